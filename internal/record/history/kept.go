@@ -37,8 +37,8 @@ const keptPage = 1000
 
 // Extend replaces the checkpoint by one of the log as it is now, which sign makes of its head, and returns that head.
 // It takes time in proportion to the entries that were added since, and none if there is no checkpoint yet. If the log
-// does not continue what is kept, sign is not called, nothing changes, and the error matches ErrShorter or ErrRewritten;
-// if what is kept is no checkpoint of this log, ErrMalformed.
+// does not continue what is kept, sign is not called, nothing changes, and the error matches ErrShorter or
+// ErrRewritten; if what is kept is no checkpoint of this log, ErrMalformed.
 func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Checkpoint) ([]byte, error),
 ) (Checkpoint, error) {
 	l, err := k.lock(ctx)

@@ -143,6 +143,7 @@ type app struct {
 	worker  string        // the name of this machine as a worker
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven
+	signed error          // why the log could not be signed when it was last tried; nil: it was
 	code   int            // exit code of a verb that did not fail
 	said   bool
 }
@@ -159,7 +160,7 @@ type flags struct {
 }
 
 // hosts are what agents work with, each made when the first agent needs it. Agents are made
-// concurrently: mu protects all fields, and the sender.
+// concurrently: mu protects all fields, the sender, and signed.
 type hosts struct {
 	mu        sync.Mutex
 	host      *host.Host // where agents run; nil until one is needed
@@ -176,6 +177,7 @@ func (a *app) close() {
 	}
 	if a.store != nil {
 		a.store.Close()
+		a.sayUnsigned()
 	}
 	if a.logFile != nil {
 		a.logFile.Close()

@@ -48,9 +48,38 @@ type checkpoint struct {
 	says     string
 }
 
-// kept returns where this machine keeps the newest checkpoint of the record.
-func (w *workplace) kept() history.Kept {
-	return history.Kept{File: filepath.Join(w.home, thread.ViewsOf(w.store.ID()), "checkpoint")}
+// keptOf returns where this machine keeps the newest checkpoint of a record.
+func keptOf(s store.Store, home string) history.Kept {
+	return history.Kept{File: filepath.Join(home, thread.ViewsOf(s.ID()), "checkpoint")}
+}
+
+func (w *workplace) kept() history.Kept { return keptOf(w.store, w.home) }
+
+// notary returns a record whose log this machine signs by itself.
+func (a *app) notary(s store.Store, home string) *history.Notary {
+	sign := func(head history.Checkpoint) ([]byte, error) {
+		key, err := history.OpenLogKey(config.LogKeyFile())
+		if err != nil {
+			return nil, err
+		}
+		return key.Sign(head)
+	}
+	return history.NewNotary(s, history.NotaryConfig{Kept: keptOf(s, home), Sign: sign, Done: func(err error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.signed = err; a.log != nil {
+			a.log.Info("log signed", "failed", err != nil)
+		}
+	}})
+}
+
+// sayUnsigned says why the log could not be signed, if so.
+func (a *app) sayUnsigned() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.signed != nil {
+		fmt.Fprintln(a.err, "warning: the log is not signed: "+text.Safe(a.signed.Error()))
+	}
 }
 
 // readCheckpoint reads a checkpoint of the record from a file. by says who keeps it.

@@ -65,7 +65,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, cmp.Or(err, errInside)
 	}
 	a.openLog(home)
-	if a.store, err = a.openPlace(s, home); err != nil {
+	if a.store, err = a.openPlace(a.notary(s, home), home); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -1,0 +1,87 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+const (
+	// signAfter is how long after something was filed the log is signed.
+	signAfter = 10 * time.Second
+	// signFor is how long signing may take.
+	signFor = 10 * time.Second
+)
+
+// A Notary is a store whose log is signed by itself: when a task has ended, ten seconds after something else was filed,
+// and when the store is closed. Who files waits for none of this but the last, and while nothing is filed, nothing is
+// done. Other processes may have their own.
+type Notary struct {
+	store.Store
+	cfg NotaryConfig
+
+	mu     sync.Mutex
+	due    *time.Timer    // when the log is signed next; nil: nothing was filed since
+	signed sync.WaitGroup // what is due
+}
+
+// NotaryConfig configures a notary.
+type NotaryConfig struct {
+	Kept Kept // the checkpoint that is extended
+	Sign func(head Checkpoint) ([]byte, error)
+	Done func(error) // called with how each signing ended, perhaps concurrently
+}
+
+// NewNotary returns a notary of what is filed in s through it. Close closes s.
+func NewNotary(s store.Store, cfg NotaryConfig) *Notary { return &Notary{Store: s, cfg: cfg} }
+
+// Commit commits b to the store, and has the log signed later.
+func (n *Notary) Commit(ctx context.Context, b store.Batch) error {
+	err := n.Store.Commit(ctx, b)
+	if err != nil || len(b.Events) == 0 {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ended := slices.ContainsFunc(b.Threads, func(t store.ThreadChange) bool {
+		return t.Row.ID == t.Row.Root && t.Row.Ended()
+	})
+	switch {
+	case ended && n.due != nil && n.due.Stop():
+		n.due = time.AfterFunc(0, n.sign)
+	case n.due == nil:
+		after := signAfter
+		if ended {
+			after = 0
+		}
+		n.signed.Add(1)
+		n.due = time.AfterFunc(after, n.sign)
+	}
+	return nil
+}
+
+func (n *Notary) sign() {
+	defer n.signed.Done()
+	n.mu.Lock()
+	n.due = nil
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), signFor)
+	defer cancel()
+	_, err := n.cfg.Kept.Extend(ctx, n.Store, n.cfg.Sign)
+	n.cfg.Done(err)
+}
+
+// Close has the log signed if something was filed since, and closes the store.
+func (n *Notary) Close() error {
+	n.mu.Lock()
+	due := n.due
+	n.mu.Unlock()
+	if due != nil && due.Stop() {
+		n.sign()
+	}
+	n.signed.Wait()
+	return n.Store.Close()
+}
