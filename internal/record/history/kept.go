@@ -68,6 +68,15 @@ func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Chec
 	return head, nil
 }
 
+// Check returns an error if the log does not continue what is kept, as Extend does.
+func (k Kept) Check(ctx context.Context, log store.Journal) error {
+	now, err := log.Log(ctx)
+	if err == nil {
+		err = k.continues(ctx, log, now)
+	}
+	return err
+}
+
 func (k Kept) tree() string { return k.File + ".tree" }
 
 // lock keeps other processes from extending the checkpoint. None holds it for long.

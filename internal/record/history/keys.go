@@ -10,7 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // An Admission is what a person signs who vouches for a log key: it signs checkpoints of this log.
@@ -155,11 +154,11 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 	return c, s, nil, nil
 }
 
-// Says returns a standing as a sentence part: "vouched for by SHA256:…".
-func (s Standing) Says(by ssh.PublicKey) string {
+// Says returns a standing as a phrase: "vouched for by SHA256:…". by is the fingerprint of the person's key, if any.
+func (s Standing) Says(by string) string {
 	switch s {
 	case Vouched:
-		return "vouched for by " + sshsig.Fingerprint(by)
+		return "vouched for by " + by
 	case Unvouched:
 		return "signed by a key nobody vouches for"
 	case Revoked:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -18,6 +19,54 @@ type Seen struct {
 	By   string // who keeps it, as a noun: "this machine"
 	Size int64  // entries
 	Root dag.Hash
+	// Standing says what its signatures are worth; empty: it has none.
+	Standing history.Standing
+}
+
+// A Log is how far the entries of a record were checked.
+type Log struct {
+	Size  int64    `json:"size"` // entries
+	Root  dag.Hash `json:"root"`
+	Since int64    `json:"since"` // the last entry of before the log began: unproven up to here
+	// Verdict is what is known of the history: the first of these that holds.
+	//
+	//	rewritten at N                       entry N, or one after it, is not what was filed
+	//	shorter than seen                    someone has seen more entries
+	//	signed by a key nobody vouches for   and by no other that counts
+	//	unsigned since N                     nobody signed entry N and those after it
+	//	unproven before N                    those entries are from before there was a log
+	//	ok
+	//
+	// The first two are problems.
+	Verdict string `json:"verdict"`
+}
+
+// judge sets the verdict. rewritten is the first entry that is not what was filed, zero if all are; shorter says that
+// some that were seen are gone.
+func (l *Log) judge(rewritten int64, shorter bool, seen []Seen) {
+	var vouched, signed int64
+	for _, s := range seen {
+		switch s.Standing {
+		case history.Vouched:
+			vouched = max(vouched, s.Size)
+		case history.Unvouched, history.Revoked:
+			signed = max(signed, s.Size)
+		}
+	}
+	switch {
+	case rewritten > 0:
+		l.Verdict = fmt.Sprint("rewritten at ", rewritten)
+	case shorter:
+		l.Verdict = "shorter than seen"
+	case vouched == 0 && signed > 0:
+		l.Verdict = history.Unvouched.Says("")
+	case vouched < l.Size:
+		l.Verdict = fmt.Sprint("unsigned since ", vouched+1)
+	case l.Since > 0:
+		l.Verdict = fmt.Sprint("unproven before ", l.Since+1)
+	default:
+		l.Verdict = OK
+	}
 }
 
 // logPage is how many entries are read at a time.
@@ -28,6 +77,9 @@ type logCheck struct {
 	*check
 	tree    merkle.Tree
 	seen    []Seen              // still to be reached, by size
+	reached int64               // size of the last that was, and was as seen
+	first   int64               // the first entry that is not what was filed; zero: none
+	shorter bool                // than seen
 	holes   []int64             // positions of entries that were removed, in order
 	altered map[int64]dag.Hash  // redacted events, by position: the SHA-256 of what is there now
 	removed []removal           // what entries say about others
@@ -47,15 +99,17 @@ func (c *check) checkLog(ctx context.Context) error {
 	c.log = &Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Since: log.Since}
 	l := &logCheck{check: c, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
 		seen: slices.SortedFunc(slices.Values(c.cfg.Seen), func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })}
+	defer func() { c.log.judge(l.first, l.shorter, c.cfg.Seen) }()
 	whole, err := l.read(ctx, log.Tree.Size())
 	if err != nil || !whole {
 		return c.unreadable(ctx, "the log", err)
 	}
 	if from, to, ok := l.tree.Differ(&log.Tree); ok {
-		l.rewritten("entries %d to %d are not those that were written", from+1, to)
+		l.rewritten(from+1, "entries %d to %d are not those that were written", from+1, to)
 	}
 	for _, s := range l.seen { // not reached
-		l.rewritten("it has %d entries, but %s has seen %d: the last %d are gone", log.Tree.Size(), s.By, s.Size,
+		l.shorter = true
+		l.problem("it has %d entries, but %s has seen %d: the last %d are gone", log.Tree.Size(), s.By, s.Size,
 			s.Size-log.Tree.Size())
 	}
 	// Entries beyond say what was removed during the check.
@@ -70,8 +124,16 @@ func (c *check) checkLog(ctx context.Context) error {
 	return nil
 }
 
-// rewritten adds a problem against the history.
-func (l *logCheck) rewritten(format string, args ...any) {
+// rewritten adds a problem against the history, from an entry on.
+func (l *logCheck) rewritten(at int64, format string, args ...any) {
+	if l.first == 0 || at < l.first {
+		l.first = at
+	}
+	l.problem(format, args...)
+}
+
+// problem adds a problem against the history.
+func (l *logCheck) problem(format string, args ...any) {
 	l.problems = append(l.problems, Problem{What: fmt.Sprintf(format, args...), Kind: History})
 }
 
@@ -84,7 +146,7 @@ func (l *logCheck) read(ctx context.Context, size int64) (whole bool, err error)
 			return false, err
 		}
 		if len(page) == 0 || page[0].Pos != l.tree.Size()+1 {
-			l.rewritten("entry %d is missing", l.tree.Size()+1)
+			l.rewritten(l.tree.Size()+1, "entry %d is missing", l.tree.Size()+1)
 			return false, nil
 		}
 		for i := range page {
@@ -104,7 +166,7 @@ func (l *logCheck) entry(e *store.LogEntry) {
 	l.tree.Append(leaf)
 	switch {
 	case leaf.IsZero():
-		l.rewritten("entry %d is gone", e.Pos)
+		l.rewritten(e.Pos, "entry %d is gone", e.Pos)
 		return
 	case e.Event == nil:
 		l.holes = append(l.holes, e.Pos)
@@ -128,7 +190,9 @@ func (l *logCheck) entry(e *store.LogEntry) {
 func (l *logCheck) reach() {
 	for len(l.seen) > 0 && l.seen[0].Size == l.tree.Size() {
 		if s := l.seen[0]; l.tree.Root() != s.Root {
-			l.rewritten("the first %d entries are not those that %s has seen", s.Size, s.By)
+			l.rewritten(l.reached+1, "the first %d entries are not those that %s has seen", s.Size, s.By)
+		} else {
+			l.reached = s.Size
 		}
 		l.seen = l.seen[1:]
 	}
@@ -156,15 +220,15 @@ func (l *logCheck) explain() {
 			n++
 		}
 		if n == 1 {
-			l.rewritten("entry %d was taken out, and no entry says so", out[0])
+			l.rewritten(out[0], "entry %d was taken out, and no entry says so", out[0])
 		} else {
-			l.rewritten("entries %d to %d were taken out, and no entry says so", out[0], out[n-1])
+			l.rewritten(out[0], "entries %d to %d were taken out, and no entry says so", out[0], out[n-1])
 		}
 		out = out[n:]
 	}
 	for at, digest := range l.altered {
 		if l.allowed[fmt.Sprint("event ", at)] != digest {
-			l.rewritten("entry %d was changed, and no entry says so", at)
+			l.rewritten(at, "entry %d was changed, and no entry says so", at)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/plait-run/plait/internal/record/event"
+	signatures "github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
@@ -185,5 +186,57 @@ func TestOlderHistory(t *testing.T) {
 	got := strings.Join(judged(t, s, last), "\n")
 	if want := "the last 5 are gone"; !strings.Contains(got, want) {
 		t.Errorf("an older copy: %q, want %q", got, want)
+	}
+}
+
+// TestVerdict says in a phrase what is known of a history, from what was seen and what the signatures are worth.
+func TestVerdict(t *testing.T) {
+	dir, s := history(t)
+	var at [20]verify.Seen // what was seen of each size, less one
+	all, err := s.Entries(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree merkle.Tree
+	for i, e := range all {
+		tree.Append(e.Hash())
+		at[i] = verify.Seen{By: "a file", Size: tree.Size(), Root: tree.Root()}
+	}
+	worth := func(size int, standing string) verify.Seen {
+		seen := at[size-1]
+		seen.Standing = signatures.Standing(standing)
+		return seen
+	}
+	other := worth(16, "vouched")
+	other.Root = at[3].Root
+	longer := worth(20, "vouched")
+	longer.Size = 22
+	for name, x := range map[string]struct {
+		seen  []verify.Seen
+		since int
+		want  string
+	}{
+		"nothing seen":       {nil, 0, "unsigned since 1"},
+		"seen, unsigned":     {[]verify.Seen{worth(20, "")}, 0, "unsigned since 1"},
+		"all signed":         {[]verify.Seen{worth(20, "vouched")}, 0, "ok"},
+		"the first signed":   {[]verify.Seen{worth(18, "vouched"), worth(7, "vouched")}, 0, "unsigned since 19"},
+		"by an unknown key":  {[]verify.Seen{worth(20, "unvouched")}, 0, "signed by a key nobody vouches for"},
+		"by a revoked key":   {[]verify.Seen{worth(20, "revoked")}, 0, "signed by a key nobody vouches for"},
+		"by both":            {[]verify.Seen{worth(18, "vouched"), worth(20, "unvouched")}, 0, "unsigned since 19"},
+		"of before a log":    {[]verify.Seen{worth(20, "vouched")}, 5, "unproven before 6"},
+		"that, and unsigned": {[]verify.Seen{worth(19, "vouched")}, 5, "unsigned since 20"},
+		"rewritten":          {[]verify.Seen{worth(7, "vouched"), other}, 0, "rewritten at 8"},
+		"shorter":            {[]verify.Seen{longer}, 0, "shorter than seen"},
+		"shorter, rewritten": {[]verify.Seen{other, longer}, 0, "rewritten at 1"},
+	} {
+		alter(t, dir, fmt.Sprintf("UPDATE log SET since = %d", x.since))
+		r, err := verify.Entries(ctx, verify.Config{Store: s, Seen: x.seen})
+		if err != nil || r.Log.Verdict != x.want {
+			t.Errorf("%s: got %+v, %v, want %s", name, r.Log, err, x.want)
+		}
+		fails := strings.HasPrefix(x.want, "rewritten") || strings.HasPrefix(x.want, "shorter")
+		if r.OK() == fails {
+			t.Errorf("%s: found %+v", name, r.Problems)
+		}
 	}
 }

@@ -73,13 +73,6 @@ type Report struct {
 	Log *Log `json:"log,omitempty"`
 }
 
-// A Log is how far the entries of a record were checked.
-type Log struct {
-	Size  int64    `json:"size"` // entries
-	Root  dag.Hash `json:"root"`
-	Since int64    `json:"since"` // the last entry of before the log began: unproven up to here
-}
-
 // OK reports whether no problem was found.
 func (r Report) OK() bool { return len(r.Problems) == 0 }
 

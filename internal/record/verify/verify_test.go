@@ -43,7 +43,7 @@ func TestSound(t *testing.T) {
 				Problems: []verify.Problem{}}
 			log, err := w.s.Log(ctx)
 			w.must(err)
-			want.Log = &verify.Log{Size: log.Tree.Size(), Root: log.Tree.Root()}
+			want.Log = &verify.Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Verdict: "unsigned since 1"}
 			if diff := cmp.Diff(want, r); err != nil || diff != "" {
 				t.Errorf("all: %v\n%s", err, diff)
 			}
@@ -198,7 +198,7 @@ func TestContainer(t *testing.T) {
 	r, err := verify.All(ctx, verify.Config{Store: complaining{s}})
 	want := verify.Report{
 		Integrity: verify.Failed, Completeness: verify.OK, History: verify.OK,
-		Problems: []verify.Problem{{What: "page 7 is never used"}}, Log: &verify.Log{Root: dag.Sum(nil)},
+		Problems: []verify.Problem{{What: "page 7 is never used"}}, Log: &verify.Log{Root: dag.Sum(nil), Verdict: verify.OK},
 	}
 	if diff := cmp.Diff(want, r); err != nil || diff != "" {
 		t.Errorf("all: %v\n%s", err, diff)

@@ -256,7 +256,7 @@ func (k *kept) want(t *testing.T, in Storage, checkpoint []byte, text string, st
 			signer = k.forger
 		}
 		if is == history.Vouched && !bytes.Equal(by.Marshal(), signer.PublicKey().Marshal()) {
-			t.Errorf("the wrong person vouches for the checkpoint: %s", is.Says(by))
+			t.Errorf("the wrong person vouches for the checkpoint: %s", ssh.FingerprintSHA256(by))
 		}
 		cfg.Seen = []verify.Seen{{By: "the one who kept it", Size: c.Size, Root: c.Root}}
 	}

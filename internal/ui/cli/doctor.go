@@ -23,6 +23,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/proc"
@@ -134,6 +135,7 @@ func (a *app) examine(ctx context.Context) []Finding {
 	say("record", err, "opens", todo)
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
+		out = append(out, examineHistory(ctx, s, home))
 	}
 	out = append(out, a.examinePlace(ctx, home)...)
 	if a.program.Team != nil {
@@ -340,6 +342,29 @@ func examineStore(ctx context.Context, s store.Store) []Finding {
 	}
 	out = append(out, Finding{What: "tasks", OK: true, Text: text})
 	return append(out, examineAnswers(ctx, s, v.Nodes)...)
+}
+
+// examineHistory compares the log with the checkpoint that this machine keeps, and reports what of it is signed.
+func examineHistory(ctx context.Context, s store.Store, home string) Finding {
+	kept := view.KeptOf(s, home)
+	v := view.Reader{Store: s, ReadOnly: true}
+	h, err := v.History(ctx, kept)
+	if err == nil {
+		err = kept.Check(ctx, s)
+	}
+	if err != nil {
+		return Finding{What: "history", Text: err.Error(), Do: "run plait verify"}
+	}
+	f := Finding{What: "history", OK: true, Text: h.Says(time.Now())}
+	if h.Signed != nil && h.Signed.Standing == history.Unvouched {
+		f.Do = "vouch for it with plait proof sign, if you have an SSH key"
+	}
+	if exists(config.LogKeyFile()) {
+		if _, err := history.OpenLogKey(config.LogKeyFile()); err != nil {
+			f.OK, f.Warning, f.Do = false, true, "what is filed from now on is not signed: "+err.Error()
+		}
+	}
+	return f
 }
 
 // ollama is the default address of Ollama.

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
@@ -16,11 +14,11 @@ import (
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/record/verify"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/sys/sshsig"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) proofCmd() *cobra.Command {
@@ -30,30 +28,12 @@ func (a *app) proofCmd() *cobra.Command {
 	return cmd
 }
 
-// A proofState is the head of the log, and the newest checkpoint of it that this machine keeps.
-type proofState struct {
-	Log    string      `json:"log"`
-	Size   int64       `json:"size"` // events
-	Root   string      `json:"root"`
-	Since  int64       `json:"since"` // position of the last event from before there was a log
-	Signed *checkpoint `json:"signed,omitempty"`
-}
+func (w *workplace) kept() history.Kept { return view.KeptOf(w.store, w.home) }
 
-// A checkpoint is one that was read from a file, with what its signatures are worth.
-type checkpoint struct {
-	Size     int64            `json:"size"`
-	Standing history.Standing `json:"standing"`
-	By       string           `json:"by,omitempty"` // fingerprint of the person's key
-	seen     verify.Seen
-	says     string
+// seen returns a checkpoint as what somebody has seen of the log.
+func seen(by string, c view.Checkpoint) verify.Seen {
+	return verify.Seen{By: by, Size: c.Size, Root: c.Root, Standing: c.Standing}
 }
-
-// keptOf returns where this machine keeps the newest checkpoint of a record.
-func keptOf(s store.Store, home string) history.Kept {
-	return history.Kept{File: filepath.Join(home, thread.ViewsOf(s.ID()), "checkpoint")}
-}
-
-func (w *workplace) kept() history.Kept { return keptOf(w.store, w.home) }
 
 // notary returns a record whose log this machine signs by itself.
 func (a *app) notary(s store.Store, home string) *history.Notary {
@@ -64,7 +44,7 @@ func (a *app) notary(s store.Store, home string) *history.Notary {
 		}
 		return key.Sign(head)
 	}
-	return history.NewNotary(s, history.NotaryConfig{Kept: keptOf(s, home), Sign: sign, Done: func(err error) {
+	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: sign, Done: func(err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.signed = err; a.log != nil {
@@ -82,47 +62,6 @@ func (a *app) sayUnsigned() {
 	}
 }
 
-// readCheckpoint reads a checkpoint of the record from a file. by says who keeps it.
-func (w *workplace) readCheckpoint(ctx context.Context, file, by string) (*checkpoint, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read checkpoint: %w", err)
-	}
-	log, err := w.store.Log(ctx)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := w.logKeys(ctx, history.Origin(log.Origin))
-	if err != nil {
-		return nil, err
-	}
-	c, standing, person, err := keys.Read(data)
-	if err != nil {
-		return nil, fmt.Errorf("read checkpoint: %s: %w", text.Safe(file), err)
-	}
-	kept := &checkpoint{Size: c.Size, Standing: standing, says: standing.Says(person),
-		seen: verify.Seen{By: by, Size: c.Size, Root: c.Root}}
-	if person != nil {
-		kept.By = sshsig.Fingerprint(person)
-	}
-	return kept, nil
-}
-
-// logKeys returns the log keys that people vouch for.
-func (w *workplace) logKeys(ctx context.Context, origin string) (history.Keys, error) {
-	events, err := w.store.Events(ctx, 0, history.KeyEvents())
-	return history.ReadKeys(origin, events), err
-}
-
-// ownCheckpoint returns the checkpoint that this machine keeps, nil if it keeps none.
-func (w *workplace) ownCheckpoint(ctx context.Context) (*checkpoint, error) {
-	c, err := w.readCheckpoint(ctx, w.kept().File, "this machine")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return c, err
-}
-
 func (a *app) proofShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
@@ -131,18 +70,12 @@ func (a *app) proofShowCmd() *cobra.Command {
 with the same root have the same history. The newest checkpoint that this machine keeps is shown too.`,
 		Example: "  plait proof show",
 		Args:    exactly(0, "no arguments"),
-		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (proofState, error) {
-			log, err := w.store.Log(ctx)
-			if err != nil {
-				return proofState{}, err
-			}
-			head := history.Head(log)
-			kept, err := w.ownCheckpoint(ctx)
-			return proofState{head.Origin, head.Size, head.Root.String(), log.Since, kept}, err
-		}, func(out page, s proofState) {
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (view.History, error) {
+			return w.view().History(ctx, w.kept())
+		}, func(out page, s view.History) {
 			out.field("log", s.Log)
 			out.field("size", text.Count(int(s.Size), "event"))
-			out.field("root", s.Root)
+			out.field("root", s.Root.String())
 			if s.Since > 0 {
 				out.field("unproven",
 					fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
@@ -151,7 +84,7 @@ with the same root have the same history. The newest checkpoint that this machin
 				out.field("signed", a.says("nothing: sign it with plait proof sign"))
 				return
 			}
-			out.field("signed", fmt.Sprintf("the first %d events, %s", s.Signed.Size, s.Signed.says))
+			out.field("signed", fmt.Sprintf("the first %d events, %s", s.Signed.Size, s.Signed.Standing.Says(s.Signed.By)))
 		}),
 	}
 }
@@ -236,7 +169,7 @@ func (a *app) vouch(ctx context.Context, w *workplace, key *history.LogKey, orig
 	if err != nil {
 		return err
 	}
-	keys, err := w.logKeys(ctx, origin)
+	keys, err := w.view().LogKeys(ctx)
 	if err != nil || keys.Has(public) {
 		return err
 	}
@@ -267,14 +200,14 @@ its signatures are worth. The exit code is 6 if the log does not begin so, or is
 			if err != nil {
 				return err
 			}
-			c, err := w.readCheckpoint(ctx, args[0], text.Safe(args[0]))
+			c, err := w.view().Checkpoint(ctx, args[0])
 			if errors.Is(err, history.ErrMalformed) || errors.Is(err, fs.ErrNotExist) {
 				return badUsage{err}
 			}
 			if err != nil {
 				return err
 			}
-			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{c.seen}})
+			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{seen(text.Safe(args[0]), c)}})
 			if err != nil {
 				return err
 			}
@@ -283,14 +216,18 @@ its signatures are worth. The exit code is 6 if the log does not begin so, or is
 			}
 			data := struct {
 				verify.Report
-				Checkpoint *checkpoint `json:"checkpoint"`
+				Checkpoint view.Checkpoint `json:"checkpoint"`
 			}{report, c}
 			return a.print(cmd, data, func(out page) {
 				for _, p := range report.Problems {
 					out.line("%s", text.Safe(p.What))
 				}
-				out.line("history %s, %s; the checkpoint is of the first %d, %s", report.History,
-					text.Count(int(report.Log.Size), "event"), c.Size, cmp.Or(c.says, "unsigned"))
+				verdict := report.History
+				if verdict != verify.OK {
+					verdict = report.Log.Verdict
+				}
+				out.line("history %s, %s; the checkpoint is of the first %d, %s", verdict,
+					text.Count(int(report.Log.Size), "event"), c.Size, c.Standing.Says(c.By))
 			})
 		},
 	}

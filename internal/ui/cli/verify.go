@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/record/verify"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli/heap"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
@@ -59,12 +61,12 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 					return err
 				}
 			}
-			signed, err := w.ownCheckpoint(ctx)
+			known, err := w.view().History(ctx, w.kept())
 			if err != nil {
 				return err
 			}
-			if signed != nil {
-				cfg.Seen = []verify.Seen{signed.seen}
+			if known.Signed != nil {
+				cfg.Seen = []verify.Seen{seen("this machine", *known.Signed)}
 			}
 			heap.UseDefaults()
 			var report verify.Report
@@ -95,7 +97,7 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 			if !report.OK() {
 				a.code = exitVerify
 			}
-			return a.print(cmd, report, func(out page) { writeReport(out, report, signed) })
+			return a.print(cmd, report, func(out page) { writeReport(out, report, known) })
 		},
 	}
 	cmd.Flags().StringVar(&policy, "policy", "", "check a bundle against this `file`")
@@ -104,20 +106,19 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 	return cmd
 }
 
-// writeReport prints what verify found. signed is the checkpoint that the log was compared with, nil for none.
-func writeReport(out page, report verify.Report, signed *checkpoint) {
+// writeReport prints what verify found. known is what the log was compared with.
+func writeReport(out page, report verify.Report, known view.History) {
 	for _, p := range report.Problems {
 		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 	}
 	out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness, report.Objects)
 	if l := report.Log; l != nil {
-		out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
-		if l.Since > 0 {
-			out.line("the first %d events are from before there was a log, and unproven", l.Since)
+		known.Size = l.Size
+		says := known.Says(time.Now())
+		if report.History != verify.OK {
+			says = text.Count(int(l.Size), "event")
 		}
-		if signed != nil {
-			out.line("the first %d events: %s", signed.Size, signed.says)
-		}
+		out.line("history %s: %s", l.Verdict, says)
 	}
 	for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
 		out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/housetest"
@@ -243,8 +245,28 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	if page := s.get("/threads/" + row.ID + "/verify").body; !strings.Contains(page,
-		"The record is unchanged and complete.") {
+		"The record is unchanged and complete.") || !strings.Contains(page, "events, none of them signed") {
 		t.Errorf("the page:\n%s", page)
+	}
+	log, err := h.store.Log(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := history.Head(log)
+	keep := func(size int64) string {
+		head.Size = size
+		if err := os.WriteFile(view.KeptOf(h.store, h.home).File, []byte(head.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s.get("/threads/" + row.ID + "/verify").body
+	}
+	if page := keep(head.Size); !strings.Contains(page, "unchanged and complete") ||
+		!strings.Contains(page, "events, all kept by this machine just now, unsigned") {
+		t.Errorf("a checkpoint of it:\n%s", page)
+	}
+	if page := keep(head.Size + 1); !strings.Contains(page, "The history of the record was changed.") ||
+		!strings.Contains(page, "the log is shorter than seen") {
+		t.Errorf("a longer one:\n%s", page)
 	}
 }
 

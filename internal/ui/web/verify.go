@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/verify"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A verification is the result of verifying a thread or a task.
@@ -17,6 +18,8 @@ type verification struct {
 	Took           time.Duration
 	At             time.Time
 	Altered, Gone  []verify.Problem // which objects were altered, and which are missing
+	Kept           string           // what of the record's log is signed; "": nothing is kept here
+	Forked         bool             // the log does not continue what was signed, as Kept says
 }
 
 func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
@@ -42,6 +45,16 @@ func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request, row store.Th
 			v.Altered = append(v.Altered, p)
 		} else {
 			v.Gone = append(v.Gone, p)
+		}
+	}
+	if s.cfg.Home != "" {
+		kept := view.KeptOf(s.cfg.Store, s.cfg.Home)
+		known, err := s.views.History(r.Context(), kept)
+		if err == nil {
+			err = kept.Check(r.Context(), s.cfg.Store)
+		}
+		if v.Kept = known.Says(at); err != nil {
+			v.Kept, v.Forked = err.Error(), true
 		}
 	}
 	crumbs, err := s.breadcrumb(r.Context(), row)
