@@ -213,6 +213,9 @@ func (a *app) agentHost() (*host.Host, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find plait: %w", err)
 		}
+		// Only what is there can be hidden, and the log key may be made while agents work. Without the directory there
+		// is no key either.
+		_ = os.MkdirAll(config.UserDir(), 0o700)
 		cfg := sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward},
 			Hide: []string{config.UserDir()}}
 		if home, err := a.findHome(); err == nil {
