@@ -19,11 +19,12 @@ import (
 
 // A History is the head of the log, and the newest checkpoint of it that this machine keeps.
 type History struct {
-	Log    string      `json:"log"`
-	Size   int64       `json:"size"` // events
-	Root   dag.Hash    `json:"root"`
-	Since  int64       `json:"since"` // position of the last event from before there was a log
-	Signed *Checkpoint `json:"signed,omitempty"`
+	Log    string          `json:"log"`
+	Size   int64           `json:"size"` // events
+	Root   dag.Hash        `json:"root"`
+	Since  int64           `json:"since"` // position of the last event from before there was a log
+	Signed *Checkpoint     `json:"signed,omitempty"`
+	Keys   []history.Known `json:"keys"` // that people vouch for, or did
 }
 
 // A Checkpoint is one that was read from a file, with what its signatures are worth.
@@ -47,7 +48,11 @@ func (b *Reader) History(ctx context.Context, kept history.Kept) (History, error
 		return History{}, err
 	}
 	head := history.Head(log)
-	h := History{Log: head.Origin, Size: head.Size, Root: head.Root, Since: log.Since}
+	keys, err := b.LogKeys(ctx)
+	if err != nil {
+		return History{}, err
+	}
+	h := History{Log: head.Origin, Size: head.Size, Root: head.Root, Since: log.Since, Keys: keys.Known()}
 	switch c, err := b.Checkpoint(ctx, kept.File); {
 	case err == nil:
 		h.Signed = &c

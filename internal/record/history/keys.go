@@ -3,6 +3,8 @@ package history
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/mod/sumdb/note"
@@ -10,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // An Admission is what a person signs who vouches for a log key: it signs checkpoints of this log.
@@ -106,6 +109,22 @@ func (k Keys) vouches(by ssh.PublicKey) bool {
 
 // Has reports whether somebody vouches for a log key, given as [LogKey.Public] returns it.
 func (k Keys) Has(key string) bool { return k.known[key] != nil && k.known[key].revoked == 0 }
+
+// A Known is a log key that somebody vouches for, or did.
+type Known struct {
+	Key     string `json:"key"`               // see [LogKey.Public]
+	By      string `json:"by"`                // fingerprint of the person's key
+	Revoked int64  `json:"revoked,omitempty"` // position of the entry that revokes it; zero: none does
+}
+
+// Known returns the log keys, sorted.
+func (k Keys) Known() []Known {
+	all := []Known{}
+	for _, key := range slices.Sorted(maps.Keys(k.known)) {
+		all = append(all, Known{key, sshsig.Fingerprint(k.known[key].by), k.known[key].revoked})
+	}
+	return all
+}
 
 // A Standing says what the signatures of a checkpoint are worth.
 type Standing string

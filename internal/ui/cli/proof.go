@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
@@ -24,7 +25,7 @@ import (
 func (a *app) proofCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "proof",
 		Short: "Sign the log of the record, and check it against what was signed"})
-	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd())
+	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd(), a.proofRevokeCmd())
 	return cmd
 }
 
@@ -79,6 +80,13 @@ with the same root have the same history. The newest checkpoint that this machin
 			if s.Since > 0 {
 				out.field("unproven",
 					fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
+			}
+			for _, k := range s.Keys {
+				says := k.Key + ", vouched for by " + k.By
+				if k.Revoked > 0 {
+					says += fmt.Sprintf(", revoked by event %d", k.Revoked)
+				}
+				out.field("key", says)
 			}
 			if s.Signed == nil {
 				out.field("signed", a.says("nothing: sign it with plait proof sign"))
@@ -172,6 +180,9 @@ func (a *app) vouch(ctx context.Context, w *workplace, key *history.LogKey, orig
 	keys, err := w.view().LogKeys(ctx)
 	if err != nil || keys.Has(public) {
 		return err
+	}
+	if slices.ContainsFunc(keys.Known(), func(k history.Known) bool { return k.Key == public }) {
+		return view.Advise(usagef("the log key of this machine was revoked"), "replace it with `plait proof revoke --reason …`")
 	}
 	host, _ := os.Hostname() // a name for people
 	admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
