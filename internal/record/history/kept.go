@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
@@ -32,8 +33,8 @@ var (
 // for nothing, and all entries are read.
 type Kept struct{ File string }
 
-// keptPage is how many entries are read at a time.
-const keptPage = 1000
+// logPage is how many entries are read at a time.
+const logPage = 1000
 
 // Extend replaces the checkpoint by one of the log as it is now, which sign makes of its head, and returns that head.
 // It takes time in proportion to the entries that were added since, and none if there is no checkpoint yet. If the log
@@ -162,21 +163,32 @@ func (k Kept) frontier(ctx context.Context, log store.Journal, kept Checkpoint) 
 
 // grow adds entries of the log to the tree over those before, up to a size.
 func grow(ctx context.Context, tree *merkle.Tree, log store.Journal, size int64) error {
-	for tree.Size() < size {
-		page, err := log.Entries(ctx, tree.Size(), int(min(keptPage, size-tree.Size())))
+	return leaves(ctx, log, tree.Size(), size, func(leaf dag.Hash) error {
+		tree.Append(leaf)
+		return nil
+	})
+}
+
+// leaves calls visit with the leaves of the entries after one position, up to another.
+func leaves(ctx context.Context, log store.Journal, after, to int64, visit func(leaf dag.Hash) error) error {
+	for after < to {
+		page, err := log.Entries(ctx, after, int(min(logPage, to-after)))
 		if err != nil {
 			return err
 		}
-		before := tree.Size()
+		before := after
 		for i := range page {
 			leaf := page[i].Hash()
-			if page[i].Pos != tree.Size()+1 || leaf.IsZero() {
+			if page[i].Pos != after+1 || leaf.IsZero() {
 				break
 			}
-			tree.Append(leaf)
+			if err := visit(leaf); err != nil {
+				return err
+			}
+			after++
 		}
-		if tree.Size() == before {
-			return fmt.Errorf("the log was %w: entry %d is gone", ErrRewritten, before+1)
+		if after == before {
+			return fmt.Errorf("the log was %w: entry %d is gone", ErrRewritten, after+1)
 		}
 	}
 	return nil

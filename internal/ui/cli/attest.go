@@ -171,7 +171,7 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 		return res, badUsage{err}
 	}
 	defer person.Close()
-	checkpoint, err := a.signHead(ctx, w, key)
+	checkpoint, err := a.signAs(ctx, w, key)
 	if err != nil {
 		return res, err
 	}

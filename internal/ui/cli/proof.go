@@ -25,7 +25,8 @@ import (
 func (a *app) proofCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "proof",
 		Short: "Sign the log of the record, and check it against what was signed"})
-	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd(), a.proofRevokeCmd())
+	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd(), a.proofRevokeCmd(),
+		a.proofExportCmd())
 	return cmd
 }
 
@@ -38,20 +39,22 @@ func seen(by string, c view.Checkpoint) verify.Seen {
 
 // notary returns a record whose log this machine signs by itself.
 func (a *app) notary(s store.Store, home string) *history.Notary {
-	sign := func(head history.Checkpoint) ([]byte, error) {
-		key, err := history.OpenLogKey(config.LogKeyFile())
-		if err != nil {
-			return nil, err
-		}
-		return key.Sign(head)
-	}
-	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: sign, Done: func(err error) {
+	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: signHead, Done: func(err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.signed = err; a.log != nil {
 			a.log.Info("log signed", "failed", err != nil)
 		}
 	}})
+}
+
+// signHead signs a head with the log key of this machine.
+func signHead(head history.Checkpoint) ([]byte, error) {
+	key, err := history.OpenLogKey(config.LogKeyFile())
+	if err != nil {
+		return nil, err
+	}
+	return key.Sign(head)
 }
 
 // sayUnsigned says why the log could not be signed, if so.
@@ -118,7 +121,7 @@ key of the agent.`,
 			if err != nil {
 				return err
 			}
-			signed, err := a.signHead(ctx, w, key)
+			signed, err := a.signAs(ctx, w, key)
 			if errors.Is(err, history.ErrShorter) || errors.Is(err, history.ErrRewritten) {
 				return fmt.Errorf("nothing was signed: %w: %w", err, store.ErrCorrupt)
 			}
@@ -140,9 +143,9 @@ key of the agent.`,
 	return cmd
 }
 
-// signHead makes the checkpoint that this machine keeps one of the head of the log, signed by the log key, for which the
+// signAs makes the checkpoint that this machine keeps one of the head of the log, signed by the log key, for which the
 // person vouches, and by the person, and returns it.
-func (a *app) signHead(ctx context.Context, w *workplace, named string) (signed []byte, err error) {
+func (a *app) signAs(ctx context.Context, w *workplace, named string) (signed []byte, err error) {
 	place, err := a.keyPlace(ctx, named)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ vouches. Records that are not open here keep the old key until it is revoked the
 				if err := os.Remove(config.LogKeyFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return fmt.Errorf("replace log key: %w", err)
 				}
-				if _, err := a.signHead(ctx, w, named); err != nil {
+				if _, err := a.signAs(ctx, w, named); err != nil {
 					return err
 				}
 			}
