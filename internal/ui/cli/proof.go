@@ -106,9 +106,9 @@ func (a *app) proofSignCmd() *cobra.Command {
 		Use:   "sign",
 		Short: "Sign the head of the log with your SSH key and the key of this machine",
 		Long: `Make a checkpoint: the head of the log, signed by the log key of this machine and by your SSH key. The
-first time, your key also signs that the log key may sign checkpoints, which the log keeps. This
-machine keeps the checkpoint, and plait verify compares the log with it from then on. Keep it
-elsewhere too, such as in a repository: whoever can write to this machine's files can replace both.
+first time, your key also signs that the log key may sign checkpoints, which the log keeps: so those
+that this machine makes by itself, as it does at the end of each task, count from then on. Keep this
+one elsewhere too, such as in a repository: whoever can write to this machine's files can replace all.
 
 The SSH key is the one of --key, or else git's user.signingkey if gpg.format is ssh, or else the only
 key of the agent.`,

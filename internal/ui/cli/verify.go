@@ -34,7 +34,7 @@ that its key is one that counts.
 
 The log is checked against the tree that the record keeps of it. Someone who can write to the record
 can rewrite both: only a state of the log that is kept elsewhere shows that, such as the checkpoint
-that plait proof sign keeps on this machine.
+that this machine signs by itself and keeps.
 
 With --policy, check a bundle of plait attest instead. That needs neither a record nor a network. The exit
 code is 6 if the bundle is not what was signed, or does not prove what the policy asks for.`,
