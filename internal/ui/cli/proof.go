@@ -42,6 +42,9 @@ func (a *app) notary(s store.Store, home string) *history.Notary {
 	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: signHead, Done: func(err error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		if a.worker != "" && err != nil && a.signed == nil { // it may be long before it ends
+			fmt.Fprintf(a.err, "worker %s: the log is not signed: %s\n", a.worker, text.OneLine(err.Error(), 400))
+		}
 		if a.signed = err; a.log != nil {
 			a.log.Info("log signed", "failed", err != nil)
 		}
