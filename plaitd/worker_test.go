@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,6 +48,8 @@ func TestWorker(t *testing.T) {
 	}
 	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0",
 		"--max-agents", "3", "--labels", "big,linux")
+	home := t.TempDir()
+	worker.Env = append(worker.Env, "PLAIT_HOME="+home)
 	stderr, err := worker.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +102,10 @@ func TestWorker(t *testing.T) {
 	rest, _ := io.ReadAll(said)
 	if err := worker.Wait(); err != nil || !strings.Contains(string(rest), "stopped") {
 		t.Errorf("the worker ends with %v and says %q", err, rest)
+	}
+	kept, err := filepath.Glob(filepath.Join(home, "records", "*", "checkpoint"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("the worker keeps the checkpoints %v of what it did, %v", kept, err)
 	}
 }
 
