@@ -59,9 +59,9 @@ func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Chec
 	if err != nil {
 		return head, err
 	}
-	// Without its frontier a checkpoint is whole, so it goes first.
+	// Without its frontier a checkpoint is whole, so it goes first, and only it must survive a power cut.
 	if err = write(k.File, signed); err == nil {
-		err = write(k.tree(), now.Tree.Bytes())
+		err = atomicfile.Write(k.tree(), now.Tree.Bytes(), 0o644)
 	}
 	if err != nil {
 		return head, fmt.Errorf("keep checkpoint: %w", err)
