@@ -2,6 +2,8 @@ package history
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,14 +27,15 @@ type Notary struct {
 
 	mu     sync.Mutex
 	due    *time.Timer    // when the log is signed next; nil: nothing was filed since
+	failed error          // why the log could not be signed when it was last tried
 	signed sync.WaitGroup // what is due
 }
 
 // NotaryConfig configures a notary.
 type NotaryConfig struct {
-	Kept Kept // the checkpoint that is extended
-	Sign func(head Checkpoint) ([]byte, error)
-	Done func(error) // called with how each signing ended, perhaps concurrently
+	Kept   Kept // the checkpoint that is extended
+	Sign   func(head Checkpoint) ([]byte, error)
+	Failed func(error) // called when the log cannot be signed, but could before
 }
 
 // NewNotary returns a notary of what is filed in s through it. Close closes s.
@@ -71,10 +74,15 @@ func (n *Notary) sign() {
 	ctx, cancel := context.WithTimeout(context.Background(), signFor)
 	defer cancel()
 	_, err := n.cfg.Kept.Extend(ctx, n.Store, n.cfg.Sign)
-	n.cfg.Done(err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed == nil && err != nil {
+		n.cfg.Failed(err)
+	}
+	n.failed = err
 }
 
-// Close has the log signed if something was filed since, and closes the store.
+// Close has the log signed if something was filed since, and closes the store. It returns why the log is not signed.
 func (n *Notary) Close() error {
 	n.mu.Lock()
 	due := n.due
@@ -83,5 +91,9 @@ func (n *Notary) Close() error {
 		n.sign()
 	}
 	n.signed.Wait()
-	return n.Store.Close()
+	err := n.Store.Close()
+	if n.failed != nil {
+		err = errors.Join(fmt.Errorf("the log is not signed: %w", n.failed), err)
+	}
+	return err
 }

@@ -91,11 +91,7 @@ func TestNotary(t *testing.T) {
 						got = append(got, signing{time.Since(began), head.Size})
 						return plain(head)
 					},
-					Done: func(err error) {
-						if err != nil {
-							t.Error(err)
-						}
-					}})
+					Failed: func(err error) { t.Error(err) }})
 				for _, f := range x.filed {
 					time.Sleep(f.at - time.Since(began))
 					if err := n.Commit(t.Context(), f.batch); err != nil {
@@ -118,9 +114,9 @@ func TestNotary(t *testing.T) {
 // TestNotSigned refuses to sign, and to file: one does not keep from the other.
 func TestNotSigned(t *testing.T) {
 	refused, d := errors.New("refused"), &desk{}
-	var said error
+	said := 0
 	n := history.NewNotary(d, history.NotaryConfig{Kept: history.Kept{File: filepath.Join(t.TempDir(), "checkpoint")},
-		Sign: func(history.Checkpoint) ([]byte, error) { return nil, refused }, Done: func(err error) { said = err }})
+		Sign: func(history.Checkpoint) ([]byte, error) { return nil, refused }, Failed: func(error) { said++ }})
 	b := store.Batch{Events: make([]store.Event, 1)}
 	d.fails = store.ErrConflict
 	if err := n.Commit(t.Context(), b); !errors.Is(err, store.ErrConflict) {
@@ -130,7 +126,7 @@ func TestNotSigned(t *testing.T) {
 	if err := n.Commit(t.Context(), b); err != nil {
 		t.Error(err)
 	}
-	if err := n.Close(); err != nil || !errors.Is(said, refused) {
-		t.Errorf("closed with %v, signed with %v", err, said)
+	if err := n.Close(); !d.closed || !errors.Is(err, refused) || said != 1 {
+		t.Errorf("closed with %v, which was said %d times before", err, said)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -143,7 +144,6 @@ type app struct {
 	worker  string        // the name of this machine as a worker
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven
-	signed error          // why the log could not be signed when it was last tried; nil: it was
 	code   int            // exit code of a verb that did not fail
 	said   bool
 }
@@ -160,7 +160,7 @@ type flags struct {
 }
 
 // hosts are what agents work with, each made when the first agent needs it. Agents are made
-// concurrently: mu protects all fields, the sender, and signed.
+// concurrently: mu protects all fields, and the sender.
 type hosts struct {
 	mu        sync.Mutex
 	host      *host.Host // where agents run; nil until one is needed
@@ -176,8 +176,9 @@ func (a *app) close() {
 		s.Close()
 	}
 	if a.store != nil {
-		a.store.Close()
-		a.sayUnsigned()
+		if err := a.store.Close(); err != nil {
+			fmt.Fprintln(a.err, "warning: "+text.OneLine(err.Error(), 400))
+		}
 	}
 	if a.logFile != nil {
 		a.logFile.Close()

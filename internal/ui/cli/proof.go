@@ -39,16 +39,15 @@ func seen(by string, c view.Checkpoint) verify.Seen {
 
 // notary returns a record whose log this machine signs by itself.
 func (a *app) notary(s store.Store, home string) *history.Notary {
-	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: signHead, Done: func(err error) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.worker != "" && err != nil && a.signed == nil { // it may be long before it ends
-			fmt.Fprintf(a.err, "worker %s: the log is not signed: %s\n", a.worker, text.OneLine(err.Error(), 400))
-		}
-		if a.signed = err; a.log != nil {
-			a.log.Info("log signed", "failed", err != nil)
-		}
-	}})
+	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: signHead,
+		Failed: func(err error) {
+			if a.log != nil {
+				a.log.Warn("sign log", "failed", true)
+			}
+			if a.worker != "" { // it may be long before it ends
+				fmt.Fprintf(a.err, "worker %s: the log is not signed: %s\n", a.worker, text.OneLine(err.Error(), 400))
+			}
+		}})
 }
 
 // signHead signs a head with the log key of this machine.
@@ -58,15 +57,6 @@ func signHead(head history.Checkpoint) ([]byte, error) {
 		return nil, err
 	}
 	return key.Sign(head)
-}
-
-// sayUnsigned says why the log could not be signed, if so.
-func (a *app) sayUnsigned() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.signed != nil {
-		fmt.Fprintln(a.err, "warning: the log is not signed: "+text.Safe(a.signed.Error()))
-	}
 }
 
 func (a *app) proofShowCmd() *cobra.Command {
