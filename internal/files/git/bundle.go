@@ -289,14 +289,11 @@ func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
 // quarantine lets git check a pack in the session's own directory, which sees the repository's objects. It
 // returns the pack, completed with its base objects, and a session that sees it.
 func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *session, error) {
-	objects := filepath.Join(s.dir, "quarantine")
-	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+	apart, objects, err := s.apart()
+	if err != nil {
 		return nil, nil, err
 	}
-	apart := *s
-	apart.env = append(slices.Clone(s.env), "GIT_OBJECT_DIRECTORY="+objects,
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(s.repo.common, "objects")))
-	_, err := apart.run(ctx, in, "index-pack", "--stdin", "--fix-thin", "--strict",
+	_, err = apart.run(ctx, in, "index-pack", "--stdin", "--fix-thin", "--strict",
 		"--max-input-size="+strconv.Itoa(maxBundle))
 	if err != nil && strings.Contains(err.Error(), "did not receive expected object") {
 		err = fmt.Errorf("a file of over %d MiB was not kept, and is not in this repository: %w", MaxKept>>20, err)
@@ -309,7 +306,7 @@ func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *sess
 		return nil, nil, fmt.Errorf("%w: %d packs", errBundle, len(packs))
 	}
 	pack, err := os.Open(packs[0])
-	return pack, &apart, err
+	return pack, apart, err
 }
 
 // checkFiles checks that the commit has the expected tree and parent and all its objects, and that its files are

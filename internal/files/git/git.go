@@ -209,3 +209,6 @@ func resolveParent(dir string) (string, error) {
 	}
 	return filepath.Join(parent, filepath.Base(dir)), nil
 }
+
+// Shares reports whether two work trees are of the same repository.
+func (r *Repo) Shares(other *Repo) bool { return r.common == other.common }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -194,6 +195,18 @@ func (s *session) populate(bare bool) error {
 		}
 	}
 	return nil
+}
+
+// apart returns the session with a directory of its own for new objects, which goes with it.
+func (s *session) apart() (apart *session, objects string, err error) {
+	objects = filepath.Join(s.dir, "apart-objects")
+	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+		return nil, "", err
+	}
+	own := *s
+	own.env = append(slices.Clone(s.env), "GIT_OBJECT_DIRECTORY="+objects,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(s.repo.common, "objects")))
+	return &own, objects, nil
 }
 
 func (s *session) end() { os.RemoveAll(s.dir) }
