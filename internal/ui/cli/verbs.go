@@ -34,7 +34,8 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
-		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.bisectCmd(), a.costCmd(), a.openCmd(),
+		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.blameCmd(), a.bisectCmd(), a.costCmd(),
+		a.openCmd(),
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.attestCmd(),
