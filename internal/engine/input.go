@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,6 +257,10 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Request
 
 // inputDraft returns the step for a person's input.
 func inputDraft(w store.Request, now int64) thread.Draft {
-	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
-		Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}
+	meta := thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), "")
+	var r Resumption
+	if json.Unmarshal(w.Options, &r) == nil && r.About != nil { // without options there is nothing to read
+		meta = thread.CommentMeta(*r.About)
+	}
+	return thread.Draft{Role: thread.RoleInput, Meta: meta, Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}
 }

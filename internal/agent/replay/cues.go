@@ -33,6 +33,13 @@ func (s *script) cue(ctx context.Context, at spot, step thread.Step) error {
 		if w.Text, err = s.nodes.Text(ctx, st.Content); err != nil {
 			return err
 		}
+		if about, is, err := thread.CommentOf(st); err != nil {
+			return err
+		} else if is {
+			if w.Options, err = json.Marshal(map[string]any{"about": about}); err != nil { // as the engine reads it
+				return err
+			}
+		}
 		if d, err := s.nodes.Detail(ctx, st.Detail); err != nil {
 			return err
 		} else if d != nil && d.By != nil {

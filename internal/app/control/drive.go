@@ -12,16 +12,18 @@ import (
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Resume says how to resume a thread.
 type Resume struct {
-	Prompt  string  // more input, or ""
-	Source  string  // where the input came from; "" is resume
-	Again   bool    // repeat the attempts that are cut off now though they may have acted
-	Wait    bool    // wait when only a person's answer is missing
-	Options Options // override those the task was started with; with On, workers continue, see handOver
-	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
+	Prompt  string          // more input, or ""
+	Source  string          // where the input came from; "" is resume
+	About   *thread.Comment // lines that the input is about, see About; or nil
+	Again   bool            // repeat the attempts that are cut off now though they may have acted
+	Wait    bool            // wait when only a person's answer is missing
+	Options Options         // override those the task was started with; with On, workers continue, see handOver
+	Upload  *Upload         // with On, for a task of this machine: where its files go; nil: workers have the same directory
 
 	part string            // the thread of the task that the prompt is for, "" for none in particular
 	Note func(note string) // called with a note if there was nothing to do; nil: notes are dropped
@@ -115,7 +117,8 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 		if r.Prompt == "" {
 			return row, nil
 		}
-		f := Fork{Thread: id, Prompt: r.Prompt, Source: "resume", Options: r.Options, InPlace: true}
+		f := Fork{Thread: id, Prompt: r.Prompt, Source: "resume", About: r.About, Options: r.Options,
+			InPlace: true}
 		if row, err = c.Fork(ctx, f); err != nil {
 			return store.Thread{}, err
 		}

@@ -21,12 +21,13 @@ import (
 
 // A Fork is a manual fork.
 type Fork struct {
-	Thread  string  // a thread of any kind
-	At      string  // a step as thread.Reader.Find reads it; "": the last step before the end
-	ID      string  // empty: generated
-	Prompt  string  // more input, or ""
-	Source  string  // of the input; "" is fork
-	Options Options // override the options of the thread
+	Thread  string          // a thread of any kind
+	At      string          // a step as thread.Reader.Find reads it; "": the last step before the end
+	ID      string          // empty: generated
+	Prompt  string          // more input, or ""
+	Source  string          // of the input; "" is fork
+	About   *thread.Comment // lines that the input is about, see About; or nil
+	Options Options         // override the options of the thread
 	// Rejoin, for a step inside a path, forks the thread that the path belongs to. The other paths are adopted
 	// as they are, and the thread joins again.
 	Rejoin bool
@@ -167,8 +168,12 @@ func (c *Controller) addPrompt(ctx context.Context, row store.Thread, f Fork, no
 	if err != nil {
 		return row, nil, err
 	}
+	meta := thread.InputMeta(cmp.Or(f.Source, "fork"), "")
+	if f.About != nil {
+		meta = thread.CommentMeta(*f.About)
+	}
 	ch, err := thread.Append(row, tip, thread.Draft{
-		Role: thread.RoleInput, Meta: thread.InputMeta(cmp.Or(f.Source, "fork"), ""), Text: f.Prompt,
+		Role: thread.RoleInput, Meta: meta, Text: f.Prompt,
 		Detail: thread.ByPerson(gate.Person(), now, now), At: now,
 	})
 	return ch.Row, ch.Objects, err

@@ -147,6 +147,12 @@ func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, ne
 				return usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is long into a "+
 					"file", dag.MaxBytes)
 			}
+			if r.About != nil {
+				w.Via = thread.SourceComment
+				if w.Options, err = json.Marshal(engine.Resumption{About: r.About}); err != nil {
+					return err
+				}
+			}
 		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
 			return err
 		}

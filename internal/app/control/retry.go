@@ -14,9 +14,10 @@ import (
 
 // A Retry describes a task to try again.
 type Retry struct {
-	Thread  string // a task
-	From    string // the step to repeat, as thread.Reader.Find reads it; "": what failed
-	Prompt  string // more input, or ""
+	Thread  string          // a task
+	From    string          // the step to repeat, as thread.Reader.Find reads it; "": what failed
+	Prompt  string          // more input, or ""
+	About   *thread.Comment // lines that it is about, see About; or nil
 	Options Options
 }
 
@@ -163,7 +164,7 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		return Retried{}, err
 	}
 	if plan.resume {
-		return Retried{Row: row, Resume: Resume{Prompt: r.Prompt, Options: r.Options},
+		return Retried{Row: row, Resume: Resume{Prompt: r.Prompt, About: r.About, Options: r.Options},
 			Note: fmt.Sprintf("%s: %s", displayName(row), plan.note)}, nil
 	}
 	if plan.before != nil {
@@ -172,7 +173,7 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		}
 	}
 	next, err := c.Fork(ctx, Fork{Thread: plan.thread, At: plan.at, Rejoin: plan.rejoin, InPlace: !plan.rejoin,
-		Prompt: r.Prompt, Options: r.Options})
+		Prompt: r.Prompt, About: r.About, Options: r.Options})
 	if err != nil {
 		return Retried{}, err
 	}

@@ -136,3 +136,13 @@ func (v *views) registry(ctx context.Context) error {
 func (c *Controller) Changes(ctx context.Context, row store.Thread, from, to string) (string, error) {
 	return c.trees.Diff(ctx, row, from, to)
 }
+
+// Tree returns the git tree that the newest step up to head left, "" if none is recorded.
+func (c *Controller) Tree(ctx context.Context, head dag.Hash) (string, error) {
+	return c.trees.Left(ctx, head, dag.Hash{})
+}
+
+// File returns a file of a git tree of a thread.
+func (c *Controller) File(ctx context.Context, row store.Thread, tree, path string) (string, error) {
+	return c.trees.File(ctx, row, tree, path)
+}

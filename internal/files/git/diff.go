@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 )
 
 // MaxPatch is the maximum length of a patch, in bytes.
@@ -74,4 +76,36 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 		list = append(list, rec)
 	}
 	return list, nil
+}
+
+// MaxFile is the maximum length of a file that [Repo.File] returns, in bytes.
+const MaxFile = 4 << 20
+
+// File returns a file of a tree or commit. The path is relative to the root, with slashes. A file that is longer than
+// MaxFile is refused with an error that matches ErrTooLarge.
+func (r *Repo) File(ctx context.Context, tree, path string) ([]byte, error) {
+	data, err := r.file(ctx, tree, path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", path, tree, err)
+	}
+	return data, nil
+}
+
+func (r *Repo) file(ctx context.Context, tree, path string) ([]byte, error) {
+	s, err := r.begin(noTree)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if err := r.checkHex(tree); err != nil {
+		return nil, err
+	}
+	if !fs.ValidPath(path) || strings.ContainsRune(path, 0) {
+		return nil, fs.ErrInvalid
+	}
+	data, _, err := s.runWithin(ctx, MaxFile, nil, "cat-file", "blob", tree+":"+path)
+	if errors.Is(err, errLong) {
+		return nil, fmt.Errorf("%w: over %d bytes", ErrTooLarge, MaxFile)
+	}
+	return data, err
 }

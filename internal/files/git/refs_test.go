@@ -166,6 +166,26 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// TestFile reads files of a tree, by names that git could take for something else, and none beside it.
+func TestFile(t *testing.T) {
+	ctx := t.Context()
+	r := open(t, commit(t, files{"d/a b.txt": "one\ntwo\n", "-x:y": "odd"}))
+	tree := snapshot(t, r, "")
+	for name, want := range map[string]string{"d/a b.txt": "one\ntwo\n", "-x:y": "odd"} {
+		if got, err := r.File(ctx, tree, name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	for _, bad := range []string{"none", "d", "../d/a b.txt", "./d/a b.txt", "", "/etc/passwd", "a\x00b"} {
+		if got, err := r.File(ctx, tree, bad); err == nil {
+			t.Errorf("%q: %q", bad, got)
+		}
+	}
+	if _, err := r.File(ctx, "--help", "d/a b.txt"); err == nil {
+		t.Error("an option is taken for a tree")
+	}
+}
+
 func TestDiffIsBounded(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	r := open(t, dir)

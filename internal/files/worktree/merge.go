@@ -148,6 +148,16 @@ func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (st
 	return validName(string(diff)), err
 }
 
+// File returns a file of a git tree of a thread.
+func (t *Trees) File(ctx context.Context, row store.Thread, tree, path string) (string, error) {
+	repo, err := git.Open(ctx, row.Workspace)
+	if err != nil {
+		return "", err
+	}
+	data, err := repo.File(ctx, tree, path)
+	return string(data), err
+}
+
 // Apply changes the files of a thread's tree from before the merge to after it. It may be repeated. If the
 // error matches ErrAway, the merge has to be repeated here.
 func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) error {

@@ -205,7 +205,7 @@ func EndStatus(code int) store.Status {
 }
 
 // InputMeta returns the meta of an __input__ step: where the text came from
-// (resume, fork, gate, notes, chat), and the gate it answers or "".
+// (resume, fork, gate, notes, chat), and the gate it answers or "". A comment has [CommentMeta].
 func InputMeta(source, gate string) json.RawMessage {
 	b := append([]byte(`{"gate":`), "null"...)
 	if gate != "" {

@@ -100,7 +100,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State, known map[da
 // outcomes hash equally.
 func stableMeta(s *State) []byte {
 	var input struct{ Source string }
-	if s.Role != RoleInput || json.Unmarshal(s.Meta, &input) != nil {
+	if s.Role != RoleInput || json.Unmarshal(s.Meta, &input) != nil || input.Source == SourceComment {
 		return s.Meta
 	}
 	return InputMeta(input.Source, "")

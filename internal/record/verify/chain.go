@@ -108,6 +108,9 @@ func (c *check) checkState(o *object) {
 	if len(s.Meta) == 0 || s.Meta[0] != '{' {
 		c.wrong(o.hash, "state of %s: its meta is not an object", s.Role)
 	}
+	if _, _, err := thread.CommentOf(s); err != nil {
+		c.wrong(o.hash, "state of %s: %v", s.Role, err)
+	}
 	switch compact := s.Role == thread.RoleCompact; {
 	case compact && (s.Compact.IsZero() || s.Compact != s.Content):
 		c.wrong(o.hash, "state of %s: its compact is not its content", s.Role)

@@ -127,6 +127,13 @@ func TestRules(t *testing.T) {
 		{"end without a summary",
 			step(func(w *world, s *thread.State) { s.Role, s.Meta = thread.RoleEnd, json.RawMessage(`{"returnCode":0}`) }),
 			"not {returnCode, summary}", false},
+		{"a comment on no line", step(func(w *world, s *thread.State) {
+			s.Role, s.Meta = thread.RoleInput, thread.CommentMeta(thread.Comment{File: "a.go", EndLine: 1,
+				Tree: strings.Repeat("a", 40)})
+		}), "a comment on no lines", false},
+		{"a comment on another tree", step(func(w *world, s *thread.State) {
+			s.Role, s.Meta = thread.RoleInput, thread.CommentMeta(thread.Comment{File: "a.go", Line: 1, EndLine: 1, Tree: "main"})
+		}), "a comment on no lines", false},
 		{"end with more", step(func(w *world, s *thread.State) {
 			s.Role, s.Meta = thread.RoleEnd, json.RawMessage(`{"more":1,"returnCode":130,"summary":"x"}`)
 		}), "not {returnCode, summary}", false},

@@ -15,12 +15,14 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // driveFlags are shared by the verbs that make threads continue.
 type driveFlags struct {
 	prompt string
+	about  string // lines that the prompt is about
 	agent  string
 	sets   []string
 	limits []string
@@ -35,6 +37,8 @@ type driveFlags struct {
 	merge   string
 	agents  positive
 	keeps   control.Options // what the task keeps
+
+	comment *thread.Comment // what about means
 
 	workspace string // where to continue
 	forks     bool   // nothing continues yet
@@ -85,6 +89,12 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.RegisterFlagCompletionFunc("set", a.completeRoles)
 	cmd.RegisterFlagCompletionFunc("limit", cobra.FixedCompletions(limitNames,
 		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+}
+
+// addAbout adds the flag of verbs that continue a thread with more input.
+func (f *driveFlags) addAbout(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.about, "about", "",
+		"what -p is about: `FILE:LINE`, or FILE:LINE-LINE, as the newest step left it")
 }
 
 func (f *driveFlags) addAgent(cmd *cobra.Command, a *app, usage string) {

@@ -30,6 +30,7 @@ A task of another machine continues in a copy of its directory: name the copy wi
 imported task runs commands of its flow only with --trust.`,
 		Example: `  plait resume k7f2
   plait resume k7f2 -p "v1.2.0"
+  plait resume k7f2 --about sum.go:12 -p "Say why"
   plait resume k7f2 --limit maxTokens=200000`,
 		Args:              exactly(1, "one thread"),
 		ValidArgsFunction: a.completeThreads(),
@@ -45,7 +46,7 @@ imported task runs commands of its flow only with --trust.`,
 				return err
 			}
 			opts.Context, opts.On, opts.Needs = contextForm, f.on, f.needs
-			r := control.Resume{Prompt: prompt, Again: again, Options: opts,
+			r := control.Resume{Prompt: prompt, About: f.comment, Again: again, Options: opts,
 				Note: func(note string) { fmt.Fprintln(a.err, note) }}
 			if f.on != "" {
 				if r.Upload, err = a.handOver(ctx, w, row); err != nil {
@@ -56,6 +57,7 @@ imported task runs commands of its flow only with --trust.`,
 		},
 	}
 	f.add(cmd, a)
+	f.addAbout(cmd)
 	f.addWorkspace(cmd)
 	f.addOn(cmd, a, "default: whoever ran them before")
 	cmd.Flags().BoolVar(&again, "again", false,
@@ -98,6 +100,9 @@ func (a *app) openToContinue(
 	}
 	if w, err = a.open(ctx, row.Workspace); err == nil && !f.forks {
 		err = a.consent(w, control.Found{}, f.trust)
+	}
+	if err == nil && f.about != "" {
+		prompt, f.comment, err = w.control.About(ctx, row, f.about, "", prompt)
 	}
 	return
 }

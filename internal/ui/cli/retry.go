@@ -36,7 +36,8 @@ The fork is a new task; the original is unchanged.`,
 			if err != nil {
 				return err
 			}
-			again, err := w.control.Retry(ctx, control.Retry{Thread: row.ID, From: from, Prompt: prompt, Options: opts})
+			again, err := w.control.Retry(ctx, control.Retry{Thread: row.ID, From: from, Prompt: prompt, About: f.comment,
+				Options: opts})
 			if err != nil {
 				return err
 			}
@@ -54,6 +55,7 @@ The fork is a new task; the original is unchanged.`,
 		},
 	}
 	f.add(cmd, a)
+	f.addAbout(cmd)
 	f.addWorkspace(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "the `step` to run again: its number, or the beginning of its hash")
 	return cmd

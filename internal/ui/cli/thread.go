@@ -234,7 +234,8 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 				return err
 			}
 			next, err := w.control.Fork(ctx, control.Fork{
-				Thread: row.ID, At: at, ID: id, Prompt: prompt, Options: opts, Rejoin: rejoin, InPlace: inPlace,
+				Thread: row.ID, At: at, ID: id, Prompt: prompt, About: f.comment, Options: opts, Rejoin: rejoin,
+				InPlace: inPlace,
 			})
 			if err != nil {
 				return err
@@ -253,6 +254,7 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "for a step inside a path: fork the thread above it, and join again")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "work where the original did, not in a new worktree")
 	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add: text, `@FILE`, or - for stdin")
+	f.addAbout(cmd)
 	f.addAgent(cmd, a, "use this `agent` for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "set a limit: `NAME=VALUE`")
