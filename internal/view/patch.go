@@ -9,70 +9,104 @@ import (
 type FilePatch struct {
 	Path, From     string // From is set if it was renamed
 	What           string // added, deleted, renamed, changed
+	Mode           string // "100644 → 100755" if that changed
 	Added, Removed int    // lines
 	Binary         bool
-	Text           string // its hunks
+	Hunks          []Hunk
+	Rest           string // lines that are no part of a unified diff
 }
 
-// SplitPatch splits a git patch into files.
+// SplitPatch splits a unified diff, as git or an agent writes it, into files. Nothing that could be meant as a change
+// is left out: what it cannot read is the Rest of the file before it, or of a first one without a path.
 func SplitPatch(patch string) []FilePatch {
 	var out []FilePatch
-	var f *FilePatch
-	var text strings.Builder
-	hunk := false
-	flush := func() {
-		if f != nil {
-			f.Text = text.String()
+	var rest strings.Builder
+	begin := func(f FilePatch) {
+		if len(out) > 0 {
+			out[len(out)-1].Rest = rest.String()
 		}
-		text.Reset()
+		rest.Reset()
+		out = append(out, f)
 	}
-	for l := range strings.Lines(patch) {
-		if strings.HasPrefix(l, "diff --git ") {
-			flush()
-			out = append(out, FilePatch{What: "changed", Path: patchPath(l)})
-			f, hunk = &out[len(out)-1], false
-			continue
+	f := func() *FilePatch { // the file at hand
+		if len(out) == 0 {
+			begin(FilePatch{What: "changed"})
 		}
-		if f == nil {
-			continue
-		}
-		if strings.HasPrefix(l, "@@ ") {
-			hunk = true
-		}
-		if !hunk {
-			f.head(strings.TrimRight(l, "\n"))
-			continue
-		}
-		text.WriteString(l)
-		switch l[0] {
-		case '+':
-			f.Added++
-		case '-':
-			f.Removed++
+		return &out[len(out)-1]
+	}
+	git := false // in the header of a file
+	var h hunkReader
+	lines := strings.SplitAfter(strings.TrimSuffix(patch, "\n"), "\n")
+	for i, l := range lines {
+		l = strings.TrimSuffix(l, "\n")
+		switch {
+		case h.read(l):
+		case strings.HasPrefix(l, "diff --git "):
+			begin(FilePatch{What: "changed", Path: patchPath(l)})
+			git, h = true, hunkReader{}
+		case strings.HasPrefix(l, "--- ") && i+1 < len(lines) && strings.HasPrefix(lines[i+1], "+++ "):
+			if !git {
+				begin(FilePatch{What: "changed"})
+			}
+			f().head(l)
+		case strings.HasPrefix(l, "+++ ") && i > 0 && strings.HasPrefix(lines[i-1], "--- "):
+			f().head(l)
+			git, h = false, hunkReader{}
+		case h.begin(l):
+			git = false
+			h.into = f()
+			h.into.Hunks = append(h.into.Hunks, h.hunk())
+		case git && (f().Binary || f().head(l)):
+		case strings.TrimSpace(l) != "":
+			f()
+			rest.WriteString(l + "\n")
 		}
 	}
-	flush()
+	if len(out) > 0 {
+		out[len(out)-1].Rest = rest.String()
+	}
+	for i := range out {
+		for j := range out[i].Hunks {
+			out[i].Hunks[j].mark()
+		}
+	}
 	return out
 }
 
-// head parses a header line of a file.
-func (f *FilePatch) head(l string) {
-	switch word, rest, _ := strings.Cut(l, " "); {
+// head parses a header line of a file, and reports whether it is one.
+func (f *FilePatch) head(l string) bool {
+	word, rest, _ := strings.Cut(l, " ")
+	switch {
 	case strings.HasPrefix(l, "new file"):
 		f.What = "added"
 	case strings.HasPrefix(l, "deleted file"):
 		f.What = "deleted"
+	case strings.HasPrefix(l, "old mode "):
+		f.Mode = strings.TrimPrefix(l, "old mode ")
+	case strings.HasPrefix(l, "new mode "):
+		f.Mode += " → " + strings.TrimPrefix(l, "new mode ")
 	case strings.HasPrefix(l, "rename from "):
 		f.What, f.From = "renamed", gitPath(strings.TrimPrefix(l, "rename from "))
 	case strings.HasPrefix(l, "rename to "):
 		f.Path = gitPath(strings.TrimPrefix(l, "rename to "))
 	case word == "GIT" || word == "Binary":
 		f.Binary = true
-	case word == "---" || word == "+++":
-		if name := gitPath(strings.TrimRight(rest, "\t")); name != "/dev/null" && len(name) > 2 {
+	case rest != "" && (word == "---" || word == "+++"):
+		name := gitPath(strings.TrimRight(rest, "\t"))
+		switch {
+		case name == "/dev/null" && word == "---":
+			f.What = "added"
+		case name == "/dev/null":
+			f.What = "deleted"
+		case strings.HasPrefix(name, "a/"), strings.HasPrefix(name, "b/"):
 			f.Path = name[2:]
+		default:
+			f.Path = name
 		}
+	default:
+		return word == "index" || word == "similarity" || word == "dissimilarity"
 	}
+	return true
 }
 
 // patchPath returns the path of a file from the line of a git patch that begins its part: "diff --git", and two names.

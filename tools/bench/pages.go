@@ -108,6 +108,11 @@ func (b *bench) visits(ctx context.Context, s store.Store, entry, base string, s
 	each := median(took["long"]) / 100 / (median(took["short"]) / float64(short.Steps))
 	row(fmt.Sprintf("page of a thread of %d steps with 20 paths, made by the server", long.Steps), atMost(2, each, " of one of the short page"),
 		"%.1f ms, %d KiB; of the 100 steps it shows each **%.2f** of one of the short page", median(took["long"]), size["long"]>>10, each)
+	change, err := b.changed(ctx, short)
+	if err != nil {
+		return err
+	}
+	ways["change"] = base + change
 	if err := b.painted(ctx, s, jar, base, ways, long); err != nil {
 		return err
 	}
@@ -228,6 +233,8 @@ func (b *bench) painted(ctx context.Context, s store.Store, jar http.CookieJar, 
 		paint := median(paints[name])
 		row("first paint of the page of the "+name+" thread", atMost(3, paint/one, " empty pages"), "%.0f ms, **%.2f** of the empty one", paint, paint/one)
 	}
+	paint := median(paints["change"])
+	row(fmt.Sprintf("first paint of the page of %d changed lines", changedLines), atMost(3, paint/one, " empty pages"), "%.0f ms, **%.2f** of the empty one", paint, paint/one)
 	update := median(updates["long"])
 	part := update / median(paints["long"])
 	row("update of the page of the long thread, from the request to the last change", atMost(1, part, " first paint"), "%.0f ms, **%.2f** of its first paint", update, part)

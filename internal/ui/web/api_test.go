@@ -266,18 +266,19 @@ func (s *site) example(path string) (target string, body map[string]any) {
 			s.t.Fatalf("resume: %d %s", res.code, res.body)
 		}
 	case "retry":
-		row, body = s.run(gated, "do it"), map[string]any{"text": "again"}
+		row, body = s.run(gated, "do it"), map[string]any{"text": "again", "about": "", "tree": ""}
 		if _, err := s.srv.cfg.Control.Cancel(s.t.Context(), row.ID); err != nil {
 			s.t.Fatal(err)
 		}
 	case "revert":
 		row, body = s.chat("hello"), map[string]any{"at": "1"}
 	case "fork":
-		row, body = s.run(gated, "do it"), map[string]any{"at": "1", "text": "and this", "agent": "scripted", "inPlace": true}
+		row, body = s.run(gated, "do it"), map[string]any{"at": "1", "text": "and this", "about": "", "tree": "",
+			"agent": "scripted", "inPlace": true}
 	case "compact":
 		row, body = s.run(gated, "do it"), map[string]any{"agent": "scripted"}
 	case "resume":
-		row, body = s.run(asking, "ask"), map[string]any{"text": "more"}
+		row, body = s.run(asking, "ask"), map[string]any{"text": "more", "about": "", "tree": ""}
 	case "cancel":
 		row = s.run(gated, "do it")
 	case "tasks":

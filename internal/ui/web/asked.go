@@ -21,13 +21,13 @@ type gateCard struct {
 	Answers []advice.Option // a button for each
 	Agent   string          // the agent that asks, "" if the flow does
 	Action  gate.Action
-	Cwd     string // where the action would run, if that is not the agent's working tree
-	Open    bool   // the parameters must be seen, so they are shown unfolded
-	Exactly string // the stored action, if Action is not all of it
-	Diff    string // stored with the gate
-	Lost    string // why the diff cannot be shown; the gate cannot be approved then
-	Forged  bool   // the digest does not match the action
-	Input   string // what can be edited before approving, "" if nothing can
+	Cwd     string    // where the action would run, if that is not the agent's working tree
+	Open    bool      // the parameters must be seen, so they are shown unfolded
+	Exactly string    // the stored action, if Action is not all of it
+	Diff    *diffView // the change that it asks about, or nil
+	Lost    string    // why the diff cannot be shown; the gate cannot be approved then
+	Forged  bool      // the digest does not match the action
+	Input   string    // what can be edited before approving, "" if nothing can
 	Now     time.Time
 	Read    bool
 }
@@ -65,9 +65,13 @@ func (s *Server) newGateCard(ctx context.Context, g store.Gate) (gateCard, error
 		}
 		a.Agent = at.Agent
 	}
-	a.Diff, err = s.views.GateDiff(ctx, g)
+	files, err := s.gateFiles(ctx, g)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		a.Lost, err = err.Error(), nil
+	}
+	if len(files) > 0 {
+		a.Diff = newDiffView(files, gateDiffOptions(g))
+		a.Diff.Patch = "/gates/" + g.ID + "/patch"
 	}
 	return a, err
 }

@@ -11,29 +11,34 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// changes are the files that a task changed.
+// changes are what a task changed.
 type changes struct {
-	Files          []changedFile
-	Added, Removed int
-	Agents         []agentChanges
-	MoreAgents     int               // steps whose patches are not read
-	Apart          []agentChanges    // changes that were not merged
-	Kept           []thread.KeptTree // worktrees that stay
-	Why            string            // why there are no changes
+	Diff       *diffView // of the task's own files, from its first step to its last; nil if nothing changed there
+	Agents     []agentChange
+	MoreAgents int               // steps whose patches are not read
+	Apart      []agentChange     // changes that were not merged
+	Kept       []thread.KeptTree // worktrees that stay
+	Why        string            // why there are no changes
 }
 
-// agentChanges are the files that one agent changed, or that are on a branch.
-type agentChanges struct {
+// An agentChange is what one agent changed in a step, or what is on a branch.
+type agentChange struct {
 	Name, Note     string
-	Files          []changedFile
+	Link           string // to the page of the change
+	Files          int
 	Added, Removed int
+	paths          []string
 }
 
-func (c *agentChanges) add(files []changedFile) {
-	c.Files = append(c.Files, files...)
+// newAgentChange reads what changed from one tree to another.
+func (s *Server) newAgentChange(ctx context.Context, root store.Thread, name, thread, from, to string) agentChange {
+	files, why := s.patchBetween(ctx, root, from, to)
+	c := agentChange{Name: name, Note: why, Link: changesLink(thread, from, to), Files: len(files)}
 	for _, f := range files {
 		c.Added, c.Removed = c.Added+f.Added, c.Removed+f.Removed
+		c.paths = append(c.paths, f.Path)
 	}
+	return c
 }
 
 // maxPatched limits how many steps' patches a page shows.
@@ -41,82 +46,120 @@ const maxPatched = 40
 
 // A treeChange is a change from one git tree to another.
 type treeChange struct {
-	from, to string
-	at       int64
-	lane     string
+	from, to     string
+	at           int64
+	lane, thread string
+}
+
+// A changeLog is the changes of a task, as its steps recorded them.
+type changeLog struct {
+	own   []treeChange // of the task's own tree, oldest first
+	each  []treeChange // of agents, oldest first
+	apart []mergeSide  // that were not merged
+	kept  []thread.KeptTree
+	given []given // comments that people made on lines
+	known bool    // whether any tree is recorded
+}
+
+// A mergeSide is what a path offered to merge.
+type mergeSide struct {
+	thread.MergedSide
+	thread string // that merged
 }
 
 // changes reads what a task changed, from the recorded trees.
 func (s *Server) changes(ctx context.Context, rec view.TaskRecord, tl view.Timeline) (*changes, error) {
-	root := rec.Root
+	root, out := rec.Root, &changes{}
+	log, err := s.changeLog(ctx, rec, tl)
+	if err != nil {
+		return nil, err
+	}
+	if !log.known && s.cfg.Control != nil && !s.cfg.Control.UnderGit(ctx, root) {
+		out.Why = "No changes were recorded: that takes a Git repository."
+		return out, nil
+	}
+	out.Kept = log.kept
+	out.Agents, out.MoreAgents = s.agentChanges(ctx, root, log.each)
+	if n := len(log.own); n > 0 {
+		from, to := log.own[0].from, log.own[n-1].to
+		var files []changedFile
+		if files, out.Why = s.patchBetween(ctx, root, from, to); len(files) > 0 {
+			changedBy(files, out.Agents)
+			out.Diff = newDiffView(files, diffOptions{id: "changes", at: changesLink(root.ID, from, to), from: from, to: to,
+				remark: s.remarkOn(root), given: log.given})
+		}
+	}
+	for _, side := range log.apart {
+		one := s.newAgentChange(ctx, root, side.Path, side.thread, side.Base, side.Tree)
+		one.Note = cmp.Or(one.Note, "not merged: on branch "+side.Branch)
+		out.Apart = append(out.Apart, one)
+	}
+	if out.Diff == nil && len(out.Apart)+len(out.Kept) == 0 && out.Why == "" {
+		out.Why = "No files changed."
+	}
+	return out, ctx.Err()
+}
+
+// changeLog reads the changes that a task's steps recorded.
+func (s *Server) changeLog(ctx context.Context, rec view.TaskRecord, tl view.Timeline) (changeLog, error) {
 	shared := map[string]bool{} // threads that work in the task's own tree
 	for _, row := range rec.Threads {
-		shared[row.ID] = row.Tree == root.Tree
+		shared[row.ID] = row.Tree == rec.Root.Tree
 	}
-	out := &changes{}
-	var own, each []treeChange
-	var apart []thread.MergedSide
-	known := false // whether any tree is recorded
+	var log changeLog
 	for _, lane := range tl.Lanes {
 		for _, h := range stepsOf(lane) {
 			state, err := s.cfg.Reader.State(ctx, h)
 			if err != nil {
-				return nil, err
+				return log, err
 			}
 			d, err := s.cfg.Reader.Detail(ctx, state.Detail)
 			if err != nil {
-				return nil, err
+				return log, err
 			}
 			if d == nil {
 				continue
 			}
-			if d.Merge != nil {
-				known = true
-				if shared[lane.Thread] && d.Merge.From != d.Merge.To {
-					own = append(own, treeChange{d.Merge.From, d.Merge.To, state.Timestamp, ""})
-				}
-				out.Kept = append(out.Kept, d.Merge.Kept...)
+			one := treeChange{at: cmp.Or(d.EndedAt, state.Timestamp), lane: lane.Name, thread: lane.Thread}
+			switch {
+			case d.Merge != nil:
+				log.known = true
+				log.kept = append(log.kept, d.Merge.Kept...)
 				for _, side := range d.Merge.Sides {
 					if !side.Merged {
-						apart = append(apart, side)
+						log.apart = append(log.apart, mergeSide{side, lane.Thread})
 					}
 				}
-				continue
+				one.from, one.to, one.at = d.Merge.From, d.Merge.To, state.Timestamp
+			case d.TreeBefore != nil && d.TreeAfter != nil:
+				log.known = true
+				if one.from, one.to = *d.TreeBefore, *d.TreeAfter; one.from != one.to {
+					log.each = append(log.each, one)
+				}
 			}
-			if d.TreeBefore == nil || d.TreeAfter == nil {
-				continue
-			}
-			known = true
-			if *d.TreeBefore == *d.TreeAfter {
-				continue
-			}
-			one := treeChange{*d.TreeBefore, *d.TreeAfter, cmp.Or(d.EndedAt, state.Timestamp), lane.Name}
-			each = append(each, one)
-			if shared[lane.Thread] {
-				own = append(own, one)
+			if one.from != one.to && shared[lane.Thread] {
+				log.own = append(log.own, one)
 			}
 		}
 	}
-	if !known && s.cfg.Control != nil && !s.cfg.Control.UnderGit(ctx, root) {
-		out.Why = "No changes were recorded: that takes a Git repository."
-		return out, nil
+	for _, lane := range tl.Lanes {
+		for _, m := range lane.Marks {
+			if m.Kind != view.MarkInput {
+				continue
+			}
+			g, err := s.givenIn(ctx, lane.Thread, m.Step)
+			if err != nil {
+				return log, err
+			}
+			if g.Path != "" {
+				log.given = append(log.given, g)
+			}
+		}
 	}
-	if err := s.agentsChanges(ctx, root, out, each); err != nil {
-		return nil, err
+	for _, list := range [][]treeChange{log.own, log.each} {
+		slices.SortStableFunc(list, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
 	}
-	if err := s.netChanges(ctx, root, out, own); err != nil {
-		return nil, err
-	}
-	for _, side := range apart {
-		files, why := s.patchBetween(ctx, root, side.Base, side.Tree)
-		one := agentChanges{Name: side.Path, Note: cmp.Or(why, "not merged: on branch "+side.Branch)}
-		one.add(files)
-		out.Apart = append(out.Apart, one)
-	}
-	if len(out.Files)+len(out.Apart)+len(out.Kept) == 0 && out.Why == "" {
-		out.Why = "No files changed."
-	}
-	return out, ctx.Err()
+	return log, nil
 }
 
 // stepsOf returns the steps on a lane.
@@ -134,43 +177,25 @@ func stepsOf(l view.TimelineLane) (list []dag.Hash) {
 	return list
 }
 
-// agentsChanges fills in the changes of each agent.
-func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *changes, each []treeChange) error {
-	slices.SortStableFunc(each, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
-	for i, one := range each {
-		if i == maxPatched {
-			out.MoreAgents = len(each) - i
-			break
-		}
-		at := slices.IndexFunc(out.Agents, func(a agentChanges) bool { return a.Name == one.lane })
-		if at < 0 {
-			at = len(out.Agents)
-			out.Agents = append(out.Agents, agentChanges{Name: one.lane})
-		}
-		files, why := s.patchBetween(ctx, root, one.from, one.to)
-		out.Agents[at].add(files)
-		out.Agents[at].Note = cmp.Or(out.Agents[at].Note, why)
+// agentChanges reads what agents changed, and returns how many of their steps it did not read.
+func (s *Server) agentChanges(ctx context.Context, root store.Thread, each []treeChange) (list []agentChange,
+	more int) {
+	for _, one := range each[:min(len(each), maxPatched)] {
+		list = append(list, s.newAgentChange(ctx, root, one.lane, one.thread, one.from, one.to))
 	}
-	return ctx.Err()
+	return list, len(each) - len(list)
 }
 
-// netChanges fills in the changes of the task's own tree from its first step to its last.
-func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes, own []treeChange) error {
-	if len(own) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(own, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
-	out.Files, out.Why = s.patchBetween(ctx, root, own[0].from, own[len(own)-1].to)
-	for i := range out.Files {
-		f := &out.Files[i]
-		out.Added, out.Removed = out.Added+f.Added, out.Removed+f.Removed
-		for _, a := range out.Agents {
-			if slices.ContainsFunc(a.Files, func(o changedFile) bool { return o.Path == f.Path }) {
+// changedBy sets which agents changed each file.
+func changedBy(files []changedFile, agents []agentChange) {
+	for i := range files {
+		f := &files[i]
+		for _, a := range agents {
+			if slices.Contains(a.paths, f.Path) && !slices.Contains(f.By, a.Name) {
 				f.By = append(f.By, a.Name)
 			}
 		}
 	}
-	return ctx.Err()
 }
 
 // patchBetween returns the patch from one tree to another, or the reason why it cannot be shown.

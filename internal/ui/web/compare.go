@@ -66,7 +66,8 @@ const (
 type comparison struct {
 	A, B                  pick
 	V                     *view.Diff
-	Same, Differ, OneSide int // number of steps after the common prefix
+	Files                 *diffView // from the files of the left side to those of the right, or nil
+	Same, Differ, OneSide int       // number of steps after the common prefix
 }
 
 func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
@@ -86,6 +87,9 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 		if body.V, err = s.diff(ctx, cmp.Or(body.A.At, body.A.Chosen), cmp.Or(body.B.At, body.B.Chosen)); err != nil {
 			return err
 		}
+		if body.Files, err = s.filesBetween(ctx, body.V); err != nil {
+			return err
+		}
 		for _, p := range body.V.Steps {
 			switch {
 			case p.Same:
@@ -100,6 +104,30 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "compare", page{
 		Title: "Compare", Nav: "tasks", Follow: "-", Body: body, Crumbs: []crumb{{"Tasks", "/tasks"}, {"Compare", ""}},
 	})
+}
+
+// filesBetween compares the files that the two sides left, nil if they are the same or not recorded.
+func (s *Server) filesBetween(ctx context.Context, v *view.Diff) (*diffView, error) {
+	if s.cfg.Control == nil {
+		return nil, nil
+	}
+	from, err := s.cfg.Control.Tree(ctx, v.A.Head)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.cfg.Control.Tree(ctx, v.B.Head)
+	if err != nil || from == "" || to == "" || from == to {
+		return nil, err
+	}
+	row, err := s.views.ThreadOf(ctx, v.A.Head)
+	if err != nil {
+		return nil, err
+	}
+	files, _ := s.patchBetween(ctx, row, from, to) // two repositories cannot be compared
+	if len(files) == 0 {
+		return nil, nil
+	}
+	return newDiffView(files, diffOptions{id: "files", at: changesLink(row.ID, from, to), from: from, to: to}), nil
 }
 
 // fillPick lists the choices for one side.

@@ -9,6 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -41,8 +42,18 @@ func (s *Server) open(ctx context.Context, row store.Thread) (*control.Controlle
 type threadRequest struct {
 	At      string `json:"at"`
 	Text    string `json:"text"`
+	About   string `json:"about"`
+	Tree    string `json:"tree"`
 	Agent   string `json:"agent"`
 	InPlace bool   `json:"inPlace"`
+}
+
+// saidAbout returns what a request says, and the lines that it is about, or nil.
+func (s *Server) saidAbout(ctx context.Context, row store.Thread, body threadRequest) (string, *thread.Comment, error) {
+	if body.About == "" {
+		return strings.TrimSpace(body.Text), nil, nil
+	}
+	return s.cfg.Control.About(ctx, row, body.About, body.Tree, strings.TrimSpace(body.Text))
 }
 
 func (s *Server) cancelTask(_ *http.Request, row store.Thread) (any, error) {
@@ -54,7 +65,11 @@ func (s *Server) cancelTask(_ *http.Request, row store.Thread) (any, error) {
 // resumeTask resumes a task, or passes text to the process that drives it. The text is addressed to
 // the task or to a part of it.
 func (s *Server) resumeTask(r *http.Request, row store.Thread, body threadRequest) (view.Standing, error) {
-	how := control.Resume{Prompt: strings.TrimSpace(body.Text)}
+	said, about, err := s.saidAbout(r.Context(), row, body)
+	if err != nil {
+		return view.Standing{}, err
+	}
+	how := control.Resume{Prompt: said, About: about}
 	if row.Flow == flow.ChatFlow {
 		how.Source = flow.ChatFlow
 	}
@@ -95,7 +110,12 @@ func (s *Server) retryTask(r *http.Request, row store.Thread, body threadRequest
 	if err != nil {
 		return view.Standing{}, err
 	}
-	again, err := there.Retry(context.WithoutCancel(r.Context()), control.Retry{Thread: row.ID, Prompt: body.Text})
+	said, about, err := s.saidAbout(r.Context(), row, body)
+	if err != nil {
+		return view.Standing{}, err
+	}
+	again, err := there.Retry(context.WithoutCancel(r.Context()),
+		control.Retry{Thread: row.ID, Prompt: said, About: about})
 	if err != nil {
 		return view.Standing{}, err
 	}
@@ -126,7 +146,11 @@ func (s *Server) stopTask(_ *http.Request, row store.Thread) (view.Standing, err
 
 // forkThread creates a task that continues from a step, and drives it.
 func (s *Server) forkThread(r *http.Request, row store.Thread, body threadRequest) (view.Standing, error) {
-	f := control.Fork{Thread: row.ID, At: body.At, Prompt: body.Text, InPlace: body.InPlace,
+	said, about, err := s.saidAbout(r.Context(), row, body)
+	if err != nil {
+		return view.Standing{}, err
+	}
+	f := control.Fork{Thread: row.ID, At: body.At, Prompt: said, About: about, InPlace: body.InPlace,
 		Options: control.Options{Agent: body.Agent}}
 	if row.Flow == flow.ChatFlow {
 		f.Source = flow.ChatFlow

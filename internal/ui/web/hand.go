@@ -48,31 +48,3 @@ func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
 	io.CopyN(w, from, n) // the response has begun, so errors cannot be reported
 	return nil
 }
-
-// A diffLine is a line of a patch and its kind.
-type diffLine struct{ Kind, Text string }
-
-// maxDiffLines and maxDiffBytes limit how much of a patch a page shows.
-const (
-	maxDiffLines = 4000
-	maxDiffBytes = 512 << 10
-)
-
-func diffLines(patch string) []diffLine {
-	var out []diffLine
-	left := maxDiffBytes
-	for l := range strings.Lines(patch) {
-		if left -= len(l); len(out) == maxDiffLines || left < 0 {
-			return append(out, diffLine{"", "… there is more\n"})
-		}
-		kind := ""
-		switch {
-		case strings.HasPrefix(l, "+") && !strings.HasPrefix(l, "+++"):
-			kind = "add"
-		case strings.HasPrefix(l, "-") && !strings.HasPrefix(l, "---"):
-			kind = "del"
-		}
-		out = append(out, diffLine{kind, l})
-	}
-	return out
-}

@@ -12,35 +12,11 @@ type changedFile struct {
 	By []string // agents that changed it
 }
 
-// Long reports whether the changes of a file are folded at first.
-func (f changedFile) Long() bool { return f.Added+f.Removed > foldedLines }
-
-// foldedLines is how many changed lines a file may have without being folded at first.
-const foldedLines = 60
-
-// splitPatch splits a git patch into files.
+// splitPatch splits a patch into files.
 func splitPatch(patch string) []changedFile {
 	var out []changedFile
 	for _, f := range view.SplitPatch(patch) {
 		out = append(out, changedFile{FilePatch: f})
-	}
-	return out
-}
-
-// Limits of a page: files of a patch, and bytes of all their lines.
-const (
-	maxFiles      = 200
-	maxFilesBytes = 400 << 10
-)
-
-// shownFiles returns the files for a page, without text beyond its limits.
-func shownFiles(files []changedFile) []changedFile {
-	out := append([]changedFile{}, files[:min(len(files), maxFiles)]...)
-	room := maxFilesBytes
-	for i := range out {
-		if room -= len(out[i].Text); room < 0 {
-			out[i].Text, room = "", 0
-		}
 	}
 	return out
 }

@@ -24,6 +24,13 @@ var (
 	agentField  = str("agent", "the agent that does it; without it the one of the task")
 	callField   = integer("call", "only this request, from 1, with its response")
 	textField   = str("text", "what the person says")
+	aboutField  = str("about", "the lines that text is about: FILE:LINE, or FILE:LINE-LINE")
+	treeField   = str("tree", "the git tree that has that file; without it, as the newest step left it")
+
+	fromTree  = str("from", "the git tree before")
+	toTree    = str("to", "the git tree after")
+	fileField = str("file", "only this file, with all changed lines")
+	diffField = str("diff", "unified (default), or split: side by side")
 
 	costFields = []field{str("by", "day, flow, agent, model or person; day by default"),
 		integer("days", "only attempts begun in so many days before now; 0 for any, the default"),
@@ -59,6 +66,12 @@ func (s *Server) pageRoutes() []route {
 		serve("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", of(s.taskRow, s.taskFile)),
 		serve("/tasks/{id}/read/{path...}", "a file of a task's directory, to be read", of(s.taskRow, s.readPage)),
 		serve("/threads/{id}", "a thread", of(s.row, s.threadPage), fromField),
+		serve("/threads/{id}/changes", "what changed from one git tree to another", of(s.row, s.changesPage), fromTree, toTree,
+			fileField, diffField, boolean("whole", "with the lines of the file that are unchanged")),
+		serve("/threads/{id}/patch", "the same as a patch, as a download", of(s.row, s.threadPatch), fromTree, toTree),
+		serve("/gates/{id}/changes", "the change that an approval is about", of(s.gateOf, s.gateChangesPage), fileField,
+			diffField),
+		serve("/gates/{id}/patch", "the same as a patch, as a download", of(s.gateOf, s.gatePatch)),
 		serve("/threads/{id}/verify", "whether the record of a thread is unchanged and complete",
 			of(s.row, s.verifyPage)),
 		serve("/cost", "what agents used, by day, flow, agent, model or person", s.costPage, costFields...),
@@ -107,10 +120,10 @@ func (s *Server) taskRoutes() []route {
 			about(s.taskRow, s.cancelTask)),
 		post("/api/v1/tasks/{id}/resume", "continue a task, driven by this server; "+
 			"text for a task that is driven already, or for a part of one, is passed on there",
-			"resume", withBody(s.row, s.resumeTask), textField),
+			"resume", withBody(s.row, s.resumeTask), textField, aboutField, treeField),
 		post("/api/v1/tasks/{id}/retry", "try again what failed, driven by this server: "+
 			"the task itself if it can go on, otherwise a fork of it before what failed; text is more input",
-			"retry", withBody(s.taskRow, s.retryTask), textField),
+			"retry", withBody(s.taskRow, s.retryTask), textField, aboutField, treeField),
 		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop",
 			about(s.taskRow, s.stopTask)),
 		post("/api/v1/tasks/{id}/revert", "revert a conversation to one of its steps; files stay as they are", "fork",
@@ -139,7 +152,8 @@ func (s *Server) threadRoutes() []route {
 			"whether a thread is intact and complete; for a task's main thread, all threads of the task", "verify",
 			about(s.row, s.verifyThread)),
 		post("/api/v1/threads/{id}/fork", "start a new task from a step, driven by this server", "fork",
-			withBody(s.row, s.forkThread), atField, textField, agentField,
+			withBody(s.row, s.forkThread), atField, textField, aboutField, treeField,
+			agentField,
 			boolean("inPlace", "in the working tree of the thread")),
 		post("/api/v1/threads/{id}/compact", "let an agent summarize the conversation", "thread.compact",
 			withBody(s.row, s.compactThread), agentField),

@@ -51,8 +51,8 @@ type shownPrompt struct {
 
 // An activity is what was done in a step, apart from its text.
 type activity struct {
-	Files    []changedFile
-	FilesWhy string
+	Diff     *diffView
+	DiffWhy  string
 	Evidence []crumb
 	Items    []doneItem
 	Omitted  int // number of items before Items
@@ -155,10 +155,10 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			return nil, err
 		}
 	}
-	if d.TreeBefore != nil && d.TreeAfter != nil && *d.TreeBefore != *d.TreeAfter && row.ID != "" {
-		c.Files, c.FilesWhy = s.patchBetween(ctx, row, *d.TreeBefore, *d.TreeAfter)
-	} else if d.Merge != nil && d.Merge.From != d.Merge.To && row.ID != "" {
-		c.Files, c.FilesWhy = s.patchBetween(ctx, row, d.Merge.From, d.Merge.To)
+	if row.ID != "" {
+		if err := s.stepChanges(ctx, c, row, d); err != nil {
+			return nil, err
+		}
 	}
 	for _, h := range d.Evidence {
 		e, err := s.cfg.Reader.Evidence(ctx, h)
@@ -172,6 +172,30 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
 	}
 	return c, nil
+}
+
+// stepChanges reads what a step of a thread changed.
+func (s *Server) stepChanges(ctx context.Context, c *selection, row store.Thread, d *thread.Detail) error {
+	var from, to string
+	switch {
+	case d.Merge != nil:
+		from, to = d.Merge.From, d.Merge.To
+	case d.TreeBefore != nil && d.TreeAfter != nil:
+		from, to = *d.TreeBefore, *d.TreeAfter
+	}
+	if from == to {
+		return nil
+	}
+	root, err := s.cfg.Store.Thread(ctx, row.Task)
+	if err != nil {
+		return err
+	}
+	var files []changedFile
+	if files, c.DiffWhy = s.patchBetween(ctx, row, from, to); len(files) > 0 {
+		c.Diff = newDiffView(files, diffOptions{id: "step", at: changesLink(row.ID, from, to), from: from, to: to,
+			remark: s.remarkOn(root)})
+	}
+	return nil
 }
 
 // A said is the text of a step, as pages show it.

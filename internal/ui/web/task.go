@@ -190,7 +190,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, rec view.Task
 		if body.Changes, err = s.changes(ctx, rec, tl); err != nil {
 			return err
 		}
-		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart)+len(body.Changes.Kept) == 0 {
+		if !body.Over && body.Changes.Diff == nil && len(body.Changes.Apart)+len(body.Changes.Kept) == 0 {
 			body.Changes = nil // in an unfinished task, no changes mean nothing yet
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,15 +69,7 @@ var mendFlow = strings.NewReplacer("name: twoways", "name: mend", "{description:
 // mends runs mendFlow in a git repository; a path writes text to file.
 func (h *house) mends(file, text string) store.Thread {
 	h.t.Helper()
-	h.write(filepath.Join(h.dir, "sum.go"), "package sum\n\nfunc Sum(a, b int) int {\n\treturn a - b\n}\n")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
-		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "sum"}} {
-		cmd := exec.CommandContext(h.t.Context(), "git", args...)
-		cmd.Dir = h.dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			h.t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
+	h.repository(map[string]string{"sum.go": "package sum\n\nfunc Sum(a, b int) int {\n\treturn a - b\n}\n"})
 	writes := func(name, text, answer string) scripted {
 		return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			if err := os.WriteFile(filepath.Join(req.Dir, name), []byte(text), 0o644); err != nil {
@@ -152,10 +143,9 @@ func TestResultAndChanges(t *testing.T) {
 	s := h.open("")
 	body := s.get("/tasks/" + row.ID).body
 	for _, want := range []string{
-		"<strong>Sum</strong> adds again.", "2 files changed", `<span class="path mono">sum.go</span>`, "return a &#43; b",
-		`<span class="add">+1</span> <span class="del">−1</span>`,
-		"&lt;script&gt;alert(1)", `data-key="note.txt"><summary>`, // folded, since it is long
-		`data-key="sum.go" open><summary>`,
+		"<strong>Sum</strong> adds again.", "2 files changed", `<span class="soft"></span>sum.go</span>`,
+		`<span class="k">return</span> a <span class="w">&#43;</span> b`,
+		`<span class="add">+1</span> <span class="del">−1</span>`, "&lt;script&gt;alert(1)", `<span class="by soft">l</span>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not say %s", want)
