@@ -97,12 +97,19 @@ func (s *session) commitAs(ctx context.Context, tree, asOf, message string, at t
 	if err != nil {
 		return "", err
 	}
-	args := []string{"commit-tree", "-F", "-"}
 	if head != "" {
-		args = append(args, "-p", head)
 		if tree, err = s.addPlaitDir(ctx, tree, head); err != nil {
 			return "", err
 		}
+	}
+	return s.commitOn(ctx, tree, head, message, at)
+}
+
+// commitOn makes a commit of the tree on a parent, if there is one.
+func (s *session) commitOn(ctx context.Context, tree, parent, message string, at time.Time) (string, error) {
+	args := []string{"commit-tree", "-F", "-"}
+	if parent != "" {
+		args = append(args, "-p", parent)
 	}
 	signed := *s
 	signed.env = slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool {

@@ -41,9 +41,9 @@
 // files are not read again. Restore, Remove and Apply do not trust it. A FIFO in
 // place of a .gitignore blocks git until the context, or Patience, ends it.
 //
-// A mirror (Mirror, Init) is a repository that was made here and that nobody works in; Fetch runs git as the user
-// would, since keys and proxies are theirs, and is the only function that contacts other machines. Nothing is
-// pushed.
+// A mirror (Mirror, Init) is a repository that was made here and that nobody works in. Fetch, and a Chain that has a
+// remote, run git as the user would, since keys and proxies are theirs; nothing else contacts other machines, and nothing
+// but the commits of a chain is pushed.
 //
 // The package never changes the index or HEAD of a work tree that was not made here,
 // and never creates, moves or removes a branch except those below plait/ whose commits

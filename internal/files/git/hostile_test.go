@@ -108,7 +108,7 @@ func traps() []trap {
 func hooks(t *testing.T, dir, program string) {
 	t.Helper()
 	for _, name := range []string{"reference-transaction", "post-checkout", "post-index-change", "pre-commit",
-		"post-commit", "pre-auto-gc"} {
+		"post-commit", "pre-auto-gc", "pre-push"} {
 		os.Remove(filepath.Join(dir, name))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -204,6 +204,10 @@ func everything(t *testing.T, dir, program string) {
 		t.Error(err)
 	}
 	bringTogether(t, r, dir, second)
+	remote := filepath.Join(newDir(t), "remote.git")
+	userGit(t, newDir(t), "init", "-q", "--bare", remote)
+	userGit(t, dir, "config", "remote.witness.url", remote)
+	add(t, git.Chain{Repo: open(t, dir), Ref: chainRef, Remote: "witness"}, "one")
 	if refs, err := r.Refs(ctx, "refs/plait/t/"); err != nil || len(refs) != 3 {
 		t.Errorf("refs %v: %v", refs, err)
 	}

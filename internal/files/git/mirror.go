@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -14,10 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // A Mirror is a bare repository that follows another one, the remote. It is made here, and only Fetch
@@ -59,33 +55,9 @@ func (m *Mirror) fetch(ctx context.Context, remote string) error {
 	if err != nil {
 		return err
 	}
-	var errs bytes.Buffer
-	res, err := proc.Run(ctx, proc.Config{
-		Path: git, Dir: m.dir, Stderr: &errs, MaxBytes: maxOutput, Wall: maxFetch, Grace: stopGrace,
-		Args: []string{
-			"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
-			"-c", "fetch.fsckObjects=true", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=always",
-			"-c", "fetch.recurseSubmodules=false", "-c", "fetch.bundleURI=", "--git-dir=" + m.dir,
-			"fetch", "--quiet", "--no-auto-maintenance", "--no-write-fetch-head", "--no-recurse-submodules", "--force",
-			"--no-tags",
-			"--", remote, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
-		},
-		Env:     fetchEnvironment(os.Environ()),
-		Signals: []syscall.Signal{syscall.SIGTERM},
-	})
-	switch {
-	case err != nil:
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case res.Reason != "":
-		return fmt.Errorf("git was stopped: %s", res.Reason)
-	case res.Exit != 0:
-		said := errs.Bytes()[:min(errs.Len(), maxComplaint)]
-		return fmt.Errorf("git exit %d: %s", res.Exit, withoutPasswords(strings.ToValidUTF8(strings.TrimSpace(string(said)),
-			"\uFFFD")))
-	}
-	return nil
+	return talk(ctx, git, m.dir, maxFetch, []string{"fetch", "--quiet", "--no-auto-maintenance", "--no-write-fetch-head",
+		"--no-recurse-submodules", "--force", "--no-tags", "--", remote, "+refs/heads/*:refs/heads/*",
+		"+refs/tags/*:refs/tags/*"})
 }
 
 // fetchEnvironment returns the environment own, without what points git elsewhere, and with prompts disabled.

@@ -234,7 +234,7 @@ func (e *failure) Is(target error) bool {
 // errLong reports that output exceeds the limit.
 var errLong = errors.New("output too long")
 
-// run runs git; nothing else but Mirror.Fetch does. It returns stdout even with a failure:
+// run runs git; nothing else but talk does. It returns stdout even with a failure:
 // some commands report their answer in the exit code, too.
 func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	out, _, err := s.runWithin(ctx, maxOutput, stdin, args...)
