@@ -34,6 +34,20 @@ func (r reads) Log(ctx context.Context) (store.Log, error) {
 	return logs[0], nil
 }
 
+// SetOrigin gives the log another origin. A role of workers may not.
+func (s *Store) SetOrigin(ctx context.Context, origin string) error {
+	err := s.patiently(ctx, func(ctx context.Context) error {
+		return on(ctx, s.writers, func(c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "UPDATE plait.meta SET origin = $1", origin)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("set origin of the log: %w", err)
+	}
+	return nil
+}
+
 // entriesSQL selects all positions after $1, up to $2.
 const entriesSQL = `SELECT g.pos, g.pos <= c.since, e.pos IS NOT NULL, e.seq, e.ts, e.type, e.task, e.thread,
 		e.instance, e.attempt, e.payload, e.proof, t.secret, x.leaf

@@ -162,6 +162,9 @@ type Journal interface {
 	// the leaf; the secret of its task is gone.
 	Entries(ctx context.Context, after int64, limit int) ([]LogEntry, error)
 
+	// SetOrigin gives the log another origin, so that a copy is not taken for its original.
+	SetOrigin(ctx context.Context, origin string) error
+
 	// Wait returns when there are events after pos, written by any process, or
 	// when ctx ends. It returns the last position.
 	Wait(ctx context.Context, pos int64) (int64, error)

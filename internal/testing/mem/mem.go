@@ -48,6 +48,7 @@ const (
 	OpCommit   Op = "commit"
 	OpEvents   Op = "events"
 	OpLog      Op = "log"
+	OpOrigin   Op = "origin"
 	OpEntries  Op = "entries"
 	OpWait     Op = "wait"
 	OpAcquire  Op = "acquire"

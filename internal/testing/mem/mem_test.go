@@ -76,6 +76,7 @@ func TestFaults(t *testing.T) {
 		mem.OpPins:    {run: func(s *mem.Store) error { _, err := s.Pins(ctx); return err }},
 		mem.OpEvents:  {run: func(s *mem.Store) error { _, err := s.Events(ctx, 0, store.EventFilter{}); return err }},
 		mem.OpLog:     {run: func(s *mem.Store) error { _, err := s.Log(ctx); return err }},
+		mem.OpOrigin:  {run: func(s *mem.Store) error { return s.SetOrigin(ctx, "o") }},
 		mem.OpEntries: {run: func(s *mem.Store) error { _, err := s.Entries(ctx, 0, 0); return err }},
 		mem.OpWait:    {run: func(s *mem.Store) error { _, err := s.Wait(ctx, 0); return err }},
 		mem.OpCompact: {run: func(s *mem.Store) error { return s.Compact(ctx, 0) }},

@@ -174,6 +174,14 @@ func (s *Store) Log(ctx context.Context) (log store.Log, err error) {
 	return log, err
 }
 
+// SetOrigin gives the log another origin.
+func (s *Store) SetOrigin(ctx context.Context, origin string) error {
+	return s.changing(ctx, OpOrigin, func(c *contents) error {
+		c.log.Origin = origin
+		return nil
+	})
+}
+
 // Entries returns what is kept of the positions beyond after.
 func (s *Store) Entries(ctx context.Context, after int64, limit int) (entries []store.LogEntry, err error) {
 	err = s.reading(ctx, OpEntries, func(c *contents) error {

@@ -279,6 +279,11 @@ func logReopened(h *home) {
 	h.file("B")
 	h.same(h.size(), int64(5))
 	h.same(h.log().Origin, was.Origin)
+	other := store.NewOrigin(h.Now())
+	h.must(h.SetOrigin(h.ctx, other))
+	h.file("B")
+	h.reopen()
+	h.same(h.log().Origin, other)
 }
 
 func logRemoval(h *home) {

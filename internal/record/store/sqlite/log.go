@@ -42,6 +42,15 @@ func (s *Store) Entries(ctx context.Context, after int64, limit int) (entries []
 	return entries, nil
 }
 
+// SetOrigin gives the log another origin.
+func (s *Store) SetOrigin(ctx context.Context, origin string) error {
+	err := s.submit(ctx, alone, func(t *tx) error { return exec(t.Conn, "UPDATE log SET origin = ?", origin) })
+	if err != nil {
+		return fmt.Errorf("set origin of the log: %w", err)
+	}
+	return nil
+}
+
 // readLog returns the log, and the last position. The log is shorter if an older Plait filed the last events, and
 // longer if the last events were lost.
 func readLog(c *sqlite.Conn) (log store.Log, last int64, err error) {
