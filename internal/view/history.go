@@ -73,15 +73,25 @@ func (b *Reader) Checkpoint(ctx context.Context, file string) (Checkpoint, error
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
 	}
+	c, err := b.ReadCheckpoint(ctx, data)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("read checkpoint: %s: %w", text.Safe(file), err)
+	}
+	c.At = info.ModTime().UnixMilli()
+	return c, nil
+}
+
+// ReadCheckpoint reads a checkpoint of the record's log. The error matches history.ErrMalformed.
+func (b *Reader) ReadCheckpoint(ctx context.Context, signed []byte) (Checkpoint, error) {
 	keys, err := b.LogKeys(ctx)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	head, standing, person, err := keys.Read(data)
+	head, standing, person, err := keys.Read(signed)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("read checkpoint: %s: %w", text.Safe(file), err)
+		return Checkpoint{}, err
 	}
-	c := Checkpoint{Size: head.Size, Standing: standing, At: info.ModTime().UnixMilli(), Root: head.Root}
+	c := Checkpoint{Size: head.Size, Standing: standing, Root: head.Root}
 	if person != nil {
 		c.By = sshsig.Fingerprint(person)
 	}

@@ -221,6 +221,8 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 		return Sentence{Who: eventText(p.By), Text: "vouches for the log key of " + eventText(p.Host)}
 	case event.KeyRevoked:
 		return Sentence{Who: eventText(p.By), Text: "revoked the log key " + eventText(p.Key)}
+	case event.HistoryAccepted:
+		return Sentence{Who: eventText(p.By), Text: "accepted the history: " + eventText(string(p.Reason))}
 	case event.ImportBegun:
 		return Sentence{Text: "the import of task " + eventText(p.Task) + " began"}
 	case event.JoinDecided:

@@ -22,7 +22,7 @@ func forms() []form {
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
 		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
 		one(FlowRegistered{}), one(FlowRemoved{}), one(ImportBegun{}),
-		one(KeyAdmitted{}), one(KeyRevoked{}),
+		one(KeyAdmitted{}), one(KeyRevoked{}), one(HistoryAccepted{}),
 	}
 	for _, status := range []store.Status{store.Completed, store.Failed, store.Cancelled} {
 		all = append(all, one(TaskEnded{State: TaskState(status)}))
@@ -341,6 +341,16 @@ type KeyRevoked struct {
 }
 
 func (KeyRevoked) event() string { return "key.revoked" }
+
+// HistoryAccepted reports that a person accepts that the log does not continue what someone saw of it, or that the record
+// is a copy. It belongs to no task.
+type HistoryAccepted struct {
+	By     string `json:"by"`
+	Reason Text   `json:"reason"`
+	Signed string `json:"signed"` // a message and the person's signature: see history.Acceptance
+}
+
+func (HistoryAccepted) event() string { return "history.accepted" }
 
 // NotesRefused reports that human-notes.md cannot be read.
 type NotesRefused struct {

@@ -63,14 +63,6 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	return Checkpoint{lines[0], size, dag.Hash(root)}, nil
 }
 
-// of returns an error if c is a checkpoint of another log.
-func (c Checkpoint) of(origin string) error {
-	if c.Origin != origin {
-		return fmt.Errorf("%w: it is of the log %s, not of %s", ErrMalformed, c.Origin, origin)
-	}
-	return nil
-}
-
 // Sign returns the checkpoint as a signed note. There must be at least one signer: see [LogKey.Signer] and [Person].
 func (c Checkpoint) Sign(signers ...note.Signer) ([]byte, error) {
 	signed, err := note.Sign(&note.Note{Text: c.String()}, signers...)

@@ -26,8 +26,13 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gives, ok := event.Read(acceptance(t, accepted())).(event.HistoryAccepted)
+	if !ok {
+		t.Fatal("read what was accepted")
+	}
 	for name, want := range map[string]string{
 		"approval": signed(t, answered(), 1).Signature, "admission": p.Signed, "checkpoint": string(checkpoint),
+		"acceptance": gives.Signed,
 	} {
 		_, rest, _ := strings.Cut(string(page), "<!-- signed: "+name+" -->\n```text\n")
 		got, _, _ := strings.Cut(rest, "```\n")

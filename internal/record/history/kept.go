@@ -31,15 +31,25 @@ var (
 // Next to it is FILE.tree, the frontier of the tree over the checkpoint's entries. So what was added since suffices to
 // tell whether the log continues them. Nobody has to trust that file: its root is that of the checkpoint, or it counts
 // for nothing, and all entries are read.
-type Kept struct{ File string }
+type Kept struct {
+	File string
+	// Accepts says whose word counts for a log that does not continue what is kept; nil: nobody's.
+	Accepts Counts
+}
 
 // logPage is how many entries are read at a time.
 const logPage = 1000
 
-// Extend replaces the checkpoint by one of the log as it is now, which sign makes of its head, and returns that head.
-// It takes time in proportion to the entries that were added since, and none if there is no checkpoint yet. If the log
-// does not continue what is kept, sign is not called, nothing changes, and the error matches ErrShorter or
-// ErrRewritten; if what is kept is no checkpoint of this log, ErrMalformed.
+// A Place keeps a checkpoint of a log, and the frontier of the tree over its entries.
+type Place interface {
+	fmt.Stringer
+	// Read returns what is kept. The error matches fs.ErrNotExist if that is nothing. The frontier may be missing.
+	Read(ctx context.Context) (signed, tree []byte, err error)
+	// Write replaces it.
+	Write(ctx context.Context, signed, tree []byte) error
+}
+
+// Extend extends what is kept, see [Extend], while no other process does.
 func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Checkpoint) ([]byte, error),
 ) (Checkpoint, error) {
 	l, err := k.lock(ctx)
@@ -47,23 +57,29 @@ func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Chec
 		return Checkpoint{}, fmt.Errorf("keep checkpoint: %w", err)
 	}
 	defer l.Release()
+	return Extend(ctx, k, k.Accepts, log, sign)
+}
+
+// Extend replaces the checkpoint in a place by one of the log as it is now, which sign makes of its head, and returns
+// that head. It takes time in proportion to the entries that were added since, and none if there is no checkpoint yet.
+// If the log does not continue what is kept, sign is not called, nothing changes, and the error matches ErrShorter or
+// ErrRewritten, unless a person accepts that whose word counts; if what is kept is no checkpoint of this log,
+// ErrMalformed.
+func Extend(ctx context.Context, at Place, accepts Counts, log store.Journal,
+	sign func(head Checkpoint) ([]byte, error)) (Checkpoint, error) {
 	now, err := log.Log(ctx)
 	if err != nil {
 		return Checkpoint{}, err
 	}
 	head := Head(now)
-	if err := k.continues(ctx, log, now); err != nil {
-		return head, fmt.Errorf("extend checkpoint in %s: %w", k.File, err)
+	if err := continues(ctx, at, accepts, log, now); err != nil {
+		return head, fmt.Errorf("extend checkpoint in %s: %w", at, err)
 	}
 	signed, err := sign(head)
 	if err != nil {
 		return head, err
 	}
-	// Without its frontier a checkpoint is whole, so it goes first, and only it must survive a power cut.
-	if err = write(k.File, signed); err == nil {
-		err = atomicfile.Write(k.tree(), now.Tree.Bytes(), 0o644)
-	}
-	if err != nil {
+	if err := at.Write(ctx, signed, now.Tree.Bytes()); err != nil {
 		return head, fmt.Errorf("keep checkpoint: %w", err)
 	}
 	return head, nil
@@ -73,9 +89,30 @@ func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Chec
 func (k Kept) Check(ctx context.Context, log store.Journal) error {
 	now, err := log.Log(ctx)
 	if err == nil {
-		err = k.continues(ctx, log, now)
+		err = continues(ctx, k, k.Accepts, log, now)
 	}
 	return err
+}
+
+// String returns the file.
+func (k Kept) String() string { return k.File }
+
+// Read returns what is kept.
+func (k Kept) Read(context.Context) (signed, tree []byte, err error) {
+	if signed, err = os.ReadFile(k.File); err != nil {
+		return nil, nil, err
+	}
+	tree, _ = os.ReadFile(k.tree()) // without it all entries are read
+	return signed, tree, nil
+}
+
+// Write replaces what is kept. Without its frontier a checkpoint is whole, so it goes first, and only it must survive a
+// power cut.
+func (k Kept) Write(_ context.Context, signed, tree []byte) error {
+	if err := write(k.File, signed); err != nil {
+		return err
+	}
+	return atomicfile.Write(k.tree(), tree, 0o644)
 }
 
 func (k Kept) tree() string { return k.File + ".tree" }
@@ -108,8 +145,8 @@ func write(file string, data []byte) error {
 }
 
 // continues returns an error if the log does not begin with what is kept.
-func (k Kept) continues(ctx context.Context, log store.Journal, now store.Log) error {
-	data, err := os.ReadFile(k.File)
+func continues(ctx context.Context, at Place, accepts Counts, log store.Journal, now store.Log) error {
+	data, frontier, err := at.Read(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -122,13 +159,40 @@ func (k Kept) continues(ctx context.Context, log store.Journal, now store.Log) e
 			return err
 		}
 	}
-	if err := kept.of(Origin(now.Origin)); err != nil {
+	if origin := Origin(now.Origin); kept.Origin != origin {
+		events, err := log.Events(ctx, 0, KeyEvents())
+		if err != nil {
+			return err
+		}
+		if err := ReadKeys(origin, events).own(kept); err != nil {
+			return err
+		}
+	}
+	err = begins(ctx, log, now, kept, frontier)
+	if !errors.Is(err, ErrShorter) && !errors.Is(err, ErrRewritten) {
 		return err
 	}
+	events, readErr := log.Events(ctx, 0, AcceptanceEvents())
+	if readErr != nil {
+		return readErr
+	}
+	ok, why := Accept(events, kept.Size, kept.Root, accepts)
+	switch {
+	case ok:
+		return nil
+	case why != nil:
+		return fmt.Errorf("%w; %w", err, why)
+	}
+	return err
+}
+
+// begins returns an error if the log does not begin with the entries of a checkpoint of it, whose frontier may be
+// missing.
+func begins(ctx context.Context, log store.Journal, now store.Log, kept Checkpoint, frontier []byte) error {
 	if size := now.Tree.Size(); size < kept.Size {
 		return fmt.Errorf("the log is %w: it has %d entries, the checkpoint %d", ErrShorter, size, kept.Size)
 	}
-	tree, err := k.frontier(ctx, log, kept)
+	tree, err := grown(ctx, log, kept, frontier)
 	if err != nil {
 		return err
 	}
@@ -141,16 +205,13 @@ func (k Kept) continues(ctx context.Context, log store.Journal, now store.Log) e
 	return nil
 }
 
-// frontier returns the tree whose root is in the checkpoint.
-func (k Kept) frontier(ctx context.Context, log store.Journal, kept Checkpoint) (merkle.Tree, error) {
-	data, err := os.ReadFile(k.tree())
-	if err == nil {
-		tree, err := merkle.Parse(data)
-		if err == nil && tree.Size() == kept.Size && tree.Root() == kept.Root {
-			return tree, nil
-		}
+// grown returns the tree whose root is in the checkpoint: the frontier, or else that over the entries.
+func grown(ctx context.Context, log store.Journal, kept Checkpoint, frontier []byte) (merkle.Tree, error) {
+	tree, err := merkle.Parse(frontier)
+	if err == nil && tree.Size() == kept.Size && tree.Root() == kept.Root {
+		return tree, nil
 	}
-	var tree merkle.Tree
+	tree = merkle.Tree{}
 	if err := grow(ctx, &tree, log, kept.Size); err != nil {
 		return tree, err
 	}

@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // A journal is a log of leaves alone. It counts the entries that are read.
@@ -23,6 +28,16 @@ type journal struct {
 	leaves []dag.Hash
 	tree   *merkle.Tree // what the record says of itself; nil: that of the leaves
 	read   int
+	events []store.Event // about keys and acceptances
+}
+
+func (j *journal) Events(_ context.Context, _ int64, f store.EventFilter) (all []store.Event, err error) {
+	for _, ev := range j.events {
+		if slices.Contains(f.Types, ev.Type) {
+			all = append(all, ev)
+		}
+	}
+	return all, nil
 }
 
 // filed returns a journal of n entries, those from one on with other content than usual; zero: none of them.
@@ -184,4 +199,55 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestExtendAccepted extends a checkpoint of 40 entries by a log of 30, and one of 50 others, of which a person says
+// why that is so.
+func TestExtendAccepted(t *testing.T) {
+	was, restored := filed(40, 0), filed(30, 0)
+	seen := headOf(t, was)
+	counts := func(n byte) history.Counts {
+		return func(key ssh.PublicKey, _ time.Time) error {
+			if sshsig.Fingerprint(key) != sshsig.Fingerprint(person(t, n).PublicKey()) {
+				return errors.New("unknown")
+			}
+			return nil
+		}
+	}
+	word := accepted()
+	word.Kept, word.Size, word.Root = 30, seen.Size, seen.Root
+	other := word
+	other.Root = dag.Sum(nil)
+	copied := history.Acceptance{At: 1, Copy: history.Origin("01KDVDTC00000000000000000B"), Kept: 40, Origin: seen.Origin,
+		Reason: "a copy", Root: seen.Root, Size: 40}
+	for name, x := range map[string]struct {
+		log    *journal
+		word   history.Acceptance
+		counts history.Counts
+		want   error
+		says   string
+	}{
+		"accepted":           {restored, word, counts(1), nil, ""},
+		"by somebody else":   {restored, word, counts(2), history.ErrShorter, "which does not count: unknown"},
+		"nobody's counts":    {restored, word, nil, history.ErrShorter, "which does not count"},
+		"of another head":    {restored, other, counts(1), history.ErrShorter, ""},
+		"another continues":  {filed(50, 31), word, counts(1), nil, ""},
+		"what is kept is so": {filed(50, 0), copied, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := history.Kept{File: filepath.Join(t.TempDir(), "checkpoint"), Accepts: x.counts}
+			if _, err := k.Extend(t.Context(), was, plain); err != nil {
+				t.Fatal(err)
+			}
+			x.log.events = []store.Event{acceptance(t, x.word)}
+			got, err := k.Extend(t.Context(), x.log, plain)
+			if !errors.Is(err, x.want) || err != nil && !strings.Contains(err.Error(), x.says) {
+				t.Fatalf("got %v", err)
+			}
+			if data, err := os.ReadFile(k.File); err != nil || x.want == nil && string(data) != got.String() ||
+				x.want != nil && string(data) != seen.String() {
+				t.Errorf("kept is %s, %v", data, err)
+			}
+		})
+	}
 }

@@ -55,12 +55,13 @@ func signKey(key ssh.Signer, message any, named string) (Signed, error) {
 
 // KeyEvents selects the events that Keys reads.
 func KeyEvents() store.EventFilter {
-	return store.EventFilter{Types: event.Types(event.KeyAdmitted{}, event.KeyRevoked{})}
+	return store.EventFilter{Types: event.Types(event.KeyAdmitted{}, event.KeyRevoked{}, event.HistoryAccepted{})}
 }
 
 // Keys are the log keys that people vouch for.
 type Keys struct {
 	origin string
+	former map[string]int64   // of a copy: the origins that its log had, and the size at which each ended
 	known  map[string]*logKey // by Key
 }
 
@@ -72,29 +73,54 @@ type logKey struct {
 
 // ReadKeys reads the events about the log keys of one log. An event that is not signed as it says counts for nothing,
 // and neither does one about another log: keys that it would admit are not vouched for. A key can be revoked by
-// whoever vouched for it, and by whoever vouches for another one. What was revoked stays so.
+// whoever vouched for it, and by whoever vouches for another one. What was revoked stays so. The log of a copy is also
+// that of its original, as far as they are the same.
 func ReadKeys(origin string, events []store.Event) Keys {
-	k := Keys{origin, map[string]*logKey{}}
+	k := Keys{origin, map[string]int64{}, map[string]*logKey{}}
+	for _, ev := range events {
+		if a, _, err := OpenAcceptance(ev); err == nil && a.Copy != "" && a.Origin != origin {
+			k.former[a.Origin] = a.Size
+		}
+	}
 	for _, ev := range events {
 		switch p := event.Read(ev).(type) {
 		case event.KeyAdmitted:
 			var a Admission
 			by, err := Signed(p.Signed).open(NamespaceLog, &a)
-			if err != nil || a.Origin != origin || k.known[a.Key] != nil {
+			if err != nil || !k.had(a.Origin) || k.known[a.Key] != nil {
 				continue
 			}
-			if v, err := note.NewVerifier(a.Key); err == nil && v.Name() == origin {
+			if v, err := note.NewVerifier(a.Key); err == nil && v.Name() == a.Origin {
 				k.known[a.Key] = &logKey{verifier: v, by: by}
 			}
 		case event.KeyRevoked:
 			var r Revocation
 			by, err := Signed(p.Signed).open(NamespaceLog, &r)
-			if err == nil && r.Origin == origin && k.known[r.Key] != nil && k.known[r.Key].revoked == 0 && k.vouches(by) {
+			if err == nil && k.had(r.Origin) && k.known[r.Key] != nil && k.known[r.Key].revoked == 0 && k.vouches(by) {
 				k.known[r.Key].revoked = ev.Pos
 			}
 		}
 	}
 	return k
+}
+
+// had reports whether the log has an origin, or had it.
+func (k Keys) had(origin string) bool {
+	_, was := k.former[origin]
+	return was || origin == k.origin
+}
+
+// own returns an error if c is a checkpoint of another log.
+func (k Keys) own(c Checkpoint) error {
+	shared, was := k.former[c.Origin]
+	switch {
+	case c.Origin == k.origin || was && c.Size <= shared:
+		return nil
+	case was:
+		return fmt.Errorf("%w: it is of %d entries of the log %s, and this record is a copy of the first %d", ErrMalformed,
+			c.Size, c.Origin, shared)
+	}
+	return fmt.Errorf("%w: it is of the log %s, not of %s", ErrMalformed, c.Origin, k.origin)
 }
 
 // vouches reports whether a person vouches for some key.
@@ -142,7 +168,7 @@ const (
 // log, or has a signature that is false.
 func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, err error) {
 	if c, ok := unsigned(signed); ok {
-		return c, Unsigned, nil, c.of(k.origin)
+		return c, Unsigned, nil, k.own(c)
 	}
 	var verifiers []note.Verifier
 	for _, l := range k.known {
@@ -150,7 +176,7 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 	}
 	c, sigs, persons, err := Open(signed, note.VerifierList(verifiers...))
 	if err == nil {
-		err = c.of(k.origin)
+		err = k.own(c)
 	}
 	if err != nil {
 		return c, "", nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,34 @@ func TestNotary(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestShown shows the log to witnesses at the ends of tasks, once for each workspace.
+func TestShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shown []string
+		away := errors.New("away")
+		kept := history.Kept{File: filepath.Join(t.TempDir(), "checkpoint")}
+		n := history.NewNotary(&desk{}, history.NotaryConfig{Kept: kept, Sign: plain,
+			Show: func(_ context.Context, _ store.Journal, workspace string) error {
+				shown = append(shown, workspace)
+				return away
+			}})
+		for _, row := range []store.Thread{{ID: "a", Root: "a", Workspace: "/a"}, {ID: "b", Root: "a", Workspace: "/a",
+			Status: store.Completed}, {ID: "a", Root: "a", Workspace: "/a", Status: store.Completed}} {
+			b := store.Batch{Events: make([]store.Event, 1), Threads: []store.ThreadChange{{Row: row}}}
+			if err := n.Commit(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := n.Close(); !errors.Is(err, away) || !strings.Contains(err.Error(), "not every witness") {
+			t.Errorf("closed with %v", err)
+		}
+		if diff := cmp.Diff([]string{"/a"}, shown); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // TestNotSigned refuses to sign, and to file: one does not keep from the other.

@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // A Seen is a state of the log that someone keeps outside the record. A record that was only appended to since begins
@@ -69,6 +70,14 @@ func (l *Log) judge(rewritten int64, shorter bool, seen []Seen) {
 	}
 }
 
+// An Accepted is a person's word for why the log does not continue what was seen of it.
+type Accepted struct {
+	Pos int64 `json:"pos"` // of the entry
+	history.Acceptance
+	Key   string `json:"key"`             // the fingerprint of the person's key
+	Doubt string `json:"doubt,omitempty"` // why their word does not count
+}
+
 // logPage is how many entries are read at a time.
 const logPage = 1000
 
@@ -84,6 +93,16 @@ type logCheck struct {
 	altered map[int64]dag.Hash  // redacted events, by position: the SHA-256 of what is there now
 	removed []removal           // what entries say about others
 	allowed map[string]dag.Hash // what redactions made of events, as proofs name them
+	fits    []Seen              // what was seen, and is so
+	misfits []misfit            // what was seen, and is not
+	accepts []store.Event       // entries that accept that
+}
+
+// A misfit is a state that the log does not continue, and how.
+type misfit struct {
+	Seen
+	from int64 // the first entry that may not be what was filed; zero: entries are gone
+	what string
 }
 
 // A removal is an entry that says that others were taken out: count of those from first to last.
@@ -99,7 +118,7 @@ func (c *check) checkLog(ctx context.Context) error {
 	c.log = &Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Since: log.Since}
 	l := &logCheck{check: c, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
 		seen: slices.SortedFunc(slices.Values(c.cfg.Seen), func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })}
-	defer func() { c.log.judge(l.first, l.shorter, c.cfg.Seen) }()
+	defer func() { c.log.judge(l.first, l.shorter, l.fits) }()
 	whole, err := l.read(ctx, log.Tree.Size())
 	if err != nil || !whole {
 		return c.unreadable(ctx, "the log", err)
@@ -108,10 +127,10 @@ func (c *check) checkLog(ctx context.Context) error {
 		l.rewritten(from+1, "entries %d to %d are not those that were written", from+1, to)
 	}
 	for _, s := range l.seen { // not reached
-		l.shorter = true
-		l.problem("it has %d entries, but %s has seen %d: the last %d are gone", log.Tree.Size(), s.By, s.Size,
-			s.Size-log.Tree.Size())
+		l.misfits = append(l.misfits, misfit{s, 0, fmt.Sprintf("it has %d entries, but %s has seen %d: the last %d are gone",
+			log.Tree.Size(), s.By, s.Size, s.Size-log.Tree.Size())})
 	}
+	l.accept()
 	// Entries beyond say what was removed during the check.
 	now, err := c.cfg.Store.Log(ctx)
 	if err == nil && len(l.holes) > 0 {
@@ -179,6 +198,8 @@ func (l *logCheck) entry(e *store.LogEntry) {
 	case event.Is(*e.Event, event.ThreadRemoved{}):
 		p, _ := event.Read(*e.Event).(event.ThreadRemoved)
 		l.removed = append(l.removed, removal{e.Pos, p.First, p.Last, int64(p.Count)})
+	case event.Is(*e.Event, event.HistoryAccepted{}):
+		l.accepts = append(l.accepts, *e.Event)
 	case event.Is(*e.Event, event.TaskRedacted{}):
 		for row, digest := range store.ReadProof(e.Event.Proof) {
 			l.allowed[row] = digest
@@ -190,11 +211,43 @@ func (l *logCheck) entry(e *store.LogEntry) {
 func (l *logCheck) reach() {
 	for len(l.seen) > 0 && l.seen[0].Size == l.tree.Size() {
 		if s := l.seen[0]; l.tree.Root() != s.Root {
-			l.rewritten(l.reached+1, "the first %d entries are not those that %s has seen", s.Size, s.By)
+			l.misfits = append(l.misfits, misfit{s, l.reached + 1,
+				fmt.Sprintf("the first %d entries are not those that %s has seen", s.Size, s.By)})
 		} else {
-			l.reached = s.Size
+			l.reached, l.fits = s.Size, append(l.fits, s)
 		}
 		l.seen = l.seen[1:]
+	}
+}
+
+// accept adds a problem for what was seen and is not so, unless a person whose word counts has accepted it.
+func (l *logCheck) accept() {
+	for _, m := range l.misfits {
+		ok, err := history.Accept(l.accepts, m.Size, m.Root, l.cfg.Accepts)
+		if ok {
+			continue
+		}
+		if err != nil {
+			m.what += "; " + err.Error()
+		}
+		if l.diverged = append(l.diverged, m.Seen); m.from > 0 {
+			l.rewritten(m.from, "%s", m.what)
+			continue
+		}
+		l.shorter = true
+		l.problem("%s", m.what)
+	}
+	for _, ev := range l.accepts {
+		a, key, err := history.OpenAcceptance(ev)
+		if err != nil {
+			l.problem("entry %d accepts a history, and is not signed as it says: %v", ev.Pos, err)
+			continue
+		}
+		x := Accepted{Pos: ev.Pos, Acceptance: a, Key: sshsig.Fingerprint(key)}
+		if err := l.cfg.Accepts.Of(key, a.At); err != nil {
+			x.Doubt = err.Error()
+		}
+		l.accepted = append(l.accepted, x)
 	}
 }
 

@@ -35,6 +35,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/sshsig"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	Progress func(done, total int) // objects checked, and objects known so far; may be nil
 	// Signers are the people whose signatures of answers count; nil: those of any key do, and only name it.
 	Signers sshsig.Signers
+	// Accepts returns why a person's word for a history that is not as it was seen does not count; nil: nobody's does.
+	Accepts history.Counts
 }
 
 // Verdicts.
@@ -71,6 +74,10 @@ type Report struct {
 	Unchecked int `json:"unchecked"`
 	// Log is the log that was checked; nil if none was.
 	Log *Log `json:"log,omitempty"`
+	// Accepted is why the log does not continue what was seen of it, by those who said so in it.
+	Accepted []Accepted `json:"accepted,omitempty"`
+	// Diverged is what was seen of the log and is not so, for no reason that counts: there is a problem for each.
+	Diverged []Seen `json:"-"`
 }
 
 // OK reports whether no problem was found.
@@ -162,6 +169,8 @@ type check struct {
 	redacted  int
 	signed    map[string]int
 	log       *Log // set once the log was read
+	accepted  []Accepted
+	diverged  []Seen
 }
 
 func newCheck(cfg Config) *check {
@@ -194,6 +203,7 @@ func (c *check) unreadable(ctx context.Context, what string, err error) error {
 func (c *check) report() Report {
 	r := Report{
 		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted, Signed: c.signed,
+		Accepted: c.accepted, Diverged: c.diverged,
 		Problems: slices.Clone(c.problems),
 	}
 	slices.SortFunc(r.Problems, func(a, b Problem) int {
