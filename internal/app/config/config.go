@@ -45,6 +45,7 @@ type Settings struct {
 	Notify   Value[Notify]                // only from the user's own file
 	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
 	Sign     Value[string]                // how answers to approvals are signed; only from the user's own file
+	Witness  Value[[]Witness]             // where checkpoints are shown; only from the user's own file
 	Team     Value[Team]
 	Project  []byte // the text of the project's file, as it was read
 	limitsAt map[string]string
@@ -94,6 +95,9 @@ func (s *Settings) Origins() []Origin {
 		s.MCP.From})
 	if s.Sign.From != "" {
 		out = append(out, Origin{"approvals", "sign: " + s.Sign.V, s.Sign.From})
+	}
+	if s.Witness.From != "" {
+		out = append(out, Origin{"witnesses", fmt.Sprint(s.Witness.V), s.Witness.From})
 	}
 	if s.Notify.From != "" {
 		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
@@ -208,6 +212,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
 		case "team":
 			problems = append(problems, s.team(file, p.Key, p.Value, own)...)
+		case "witnesses":
+			problems = append(problems, s.witnesses(file, p.Key, p.Value, own)...)
 		case "keys":
 			problems = append(problems, s.keys(file, p.Key, p.Value, own)...)
 		default:
@@ -250,7 +256,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
 			"unknown key %q: use default, agents, approvals, files, keepFiles, keys, limits, prices, machine, mcp, "+
-				"notify, record, sessions, team or worktree", key.Value))}
+				"notify, record, sessions, team, witnesses or worktree", key.Value))}
 	}
 	return nil
 }
