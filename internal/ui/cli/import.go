@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/app/attest"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow/parse"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/transfer"
 	"github.com/plait-run/plait/internal/record/verify"
@@ -43,10 +44,11 @@ func (a *app) importCmd() *cobra.Command {
 		Long: `Import a task from plait task export or plait attest (the file, or the directory that it was unpacked into), or all
 tasks and named flows of another record, in a directory such as ~/.local/share/plait.
 
-The source is verified first; if anything is altered or missing, nothing is imported and the exit
-code is 6. A task is imported completely or not at all. Nothing is overwritten: a task that differs
-from the one here is refused (exit code 7), as is a flow that has the name of a built-in one, and the
-others are imported. After an interruption, run it again: it continues where it stopped.
+The source is verified first; if anything is altered or missing, or the log of a record does not
+continue what the last import saw of it, nothing is imported and the exit code is 6. A task is imported
+completely or not at all. Nothing is overwritten: a task that differs from the one here is refused (exit
+code 7), as is a flow that has the name of a built-in one, and the others are imported. After an
+interruption, run it again: it continues where it stopped.
 
 Imported tasks can be read, verified and forked like any other. They run nothing until you continue
 them with plait resume --trust. A task from a file belongs to this workspace, and tasks of another record
@@ -85,7 +87,7 @@ record, nor are the raw logs of attempts that never ended.`,
 					return err
 				}
 			}
-			res, err := a.transfer(ctx, cfg, verify.Config{Store: src.store, Home: src.home}, src.task)
+			res, err := a.transfer(ctx, cfg, verify.Config{Store: src.store, Home: src.home}, src.task, w.home)
 			res.From, res.To = src.name, w.home
 			if err != nil {
 				return err
@@ -112,7 +114,8 @@ func (a *app) exportCmd() *cobra.Command {
 		Use:   "export DIR",
 		Short: "Export the whole record into a directory",
 		Long: `Write all tasks and named flows to a record in a directory, which plait reads with --home DIR. The
-record is verified first. A record in the directory is kept, and what it lacks is added, so run it
+record is verified first, and its log must continue what the last export there saw of it. A record in
+the directory is kept, and what it lacks is added, so run it
 again after an interruption. Tasks that differ there are refused (exit code 7).
 For a single task use plait task export.`,
 		Example: `  plait export /mnt/backup/plait`,
@@ -136,7 +139,7 @@ For a single task use plait task export.`,
 			}
 			defer to.Close()
 			cfg := transfer.Config{From: w.store, To: to, Now: time.Now, Progress: a.progress("tasks exported")}
-			res, err := a.transfer(ctx, cfg, verify.Config{Store: w.store}, "")
+			res, err := a.transfer(ctx, cfg, verify.Config{Store: w.store}, "", dir)
 			res.From, res.To = w.home, dir
 			if err != nil {
 				return err
@@ -163,9 +166,25 @@ func (a *app) mayExport(w *workplace, dir string) error {
 	return nil
 }
 
-// transfer verifies what is to be transferred, a single task or everything, and transfers it.
+// meet keeps in a record's directory what was seen last of the log of another record. That must continue what was seen
+// before; the first time it is trusted.
+func (a *app) meet(ctx context.Context, other store.Store, home string) error {
+	log, err := other.Log(ctx)
+	if err != nil {
+		return err
+	}
+	kept := history.Kept{File: filepath.Join(home, "peers", log.Origin), Accepts: a.accepting}
+	_, err = kept.Extend(ctx, other, func(head history.Checkpoint) ([]byte, error) { return []byte(head.String()), nil })
+	if errors.Is(err, history.ErrShorter) || errors.Is(err, history.ErrRewritten) {
+		err = fmt.Errorf("nothing was copied: %w: %w", err, store.ErrCorrupt)
+	}
+	return err
+}
+
+// transfer verifies what is to be transferred, a single task or everything, and transfers it into the record in a
+// directory.
 func (a *app) transfer(
-	ctx context.Context, cfg transfer.Config, check verify.Config, task string,
+	ctx context.Context, cfg transfer.Config, check verify.Config, task, to string,
 ) (transferred, error) {
 	heap.UseDefaults()
 	check.Progress = a.progress("verified")
@@ -186,6 +205,11 @@ func (a *app) transfer(
 		}
 		return res, fmt.Errorf("integrity %s, completeness %s, history %s, %d problems; nothing was copied: %w",
 			report.Integrity, report.Completeness, report.History, len(report.Problems), store.ErrCorrupt)
+	}
+	if task == "" { // the log of an export is not that of its record
+		if err := a.meet(ctx, cfg.From, to); err != nil {
+			return res, err
+		}
 	}
 	res.Verified = report.Objects
 	res.Report, err = transfer.Tasks(ctx, cfg)

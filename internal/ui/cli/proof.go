@@ -26,11 +26,16 @@ func (a *app) proofCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "proof",
 		Short: "Sign the log of the record, and check it against what was signed"})
 	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd(), a.proofRevokeCmd(),
-		a.proofExportCmd())
+		a.proofExportCmd(), a.proofAcceptCmd())
 	return cmd
 }
 
-func (w *workplace) kept() history.Kept { return view.KeptOf(w.store, w.home) }
+// keptOf returns where this machine keeps the newest checkpoint of a record.
+func (a *app) keptOf(s store.Store, home string) history.Kept {
+	kept := view.KeptOf(s, home)
+	kept.Accepts = a.accepting
+	return kept
+}
 
 // seen returns a checkpoint as what somebody has seen of the log.
 func seen(by string, c view.Checkpoint) verify.Seen {
@@ -39,7 +44,7 @@ func seen(by string, c view.Checkpoint) verify.Seen {
 
 // notary returns a record whose log this machine signs by itself.
 func (a *app) notary(s store.Store, home string) *history.Notary {
-	return history.NewNotary(s, history.NotaryConfig{Kept: view.KeptOf(s, home), Sign: signHead,
+	return history.NewNotary(s, history.NotaryConfig{Kept: a.keptOf(s, home), Sign: signHead, Show: a.showAtEnd,
 		Failed: func(err error) {
 			if a.log != nil {
 				a.log.Warn("sign log", "failed", true)
@@ -68,7 +73,7 @@ with the same root have the same history. The newest checkpoint that this machin
 		Example: "  plait proof show",
 		Args:    exactly(0, "no arguments"),
 		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (view.History, error) {
-			return w.view().History(ctx, w.kept())
+			return w.view().History(ctx, a.keptOf(w.store, w.home))
 		}, func(out page, s view.History) {
 			out.field("log", s.Log)
 			out.field("size", text.Count(int(s.Size), "event"))
@@ -121,6 +126,9 @@ key of the agent.`,
 			if err != nil {
 				return err
 			}
+			if err := a.show(ctx, w.store, w.workspace); err != nil {
+				fmt.Fprintln(a.err, "warning: not every witness has seen the log: "+text.Safe(err.Error()))
+			}
 			if file != "" {
 				if err := atomicfile.Write(file, signed, 0o644); err != nil {
 					return fmt.Errorf("keep checkpoint: %w", err)
@@ -153,14 +161,15 @@ func (a *app) signAs(ctx context.Context, w *workplace, named string) (signed []
 		return nil, err
 	}
 	// The log must continue what was kept before anything is filed.
-	head, err := w.kept().Extend(ctx, w.store, key.Sign)
+	kept := a.keptOf(w.store, w.home)
+	head, err := kept.Extend(ctx, w.store, key.Sign)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.vouch(ctx, w, key, head.Origin, person.Signer); err != nil {
 		return nil, err
 	}
-	_, err = w.kept().Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
+	_, err = kept.Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
 		signed, err = head.Sign(key.Signer(head.Origin), history.Person(person.Signer))
 		return signed, err
 	})
@@ -193,6 +202,15 @@ func (a *app) vouch(ctx context.Context, w *workplace, key *history.LogKey, orig
 	return nil
 }
 
+// namedCheckpoint reads a checkpoint that a person names.
+func (w *workplace) namedCheckpoint(ctx context.Context, file string) (view.Checkpoint, error) {
+	c, err := w.view().Checkpoint(ctx, file)
+	if errors.Is(err, history.ErrMalformed) || errors.Is(err, fs.ErrNotExist) {
+		err = badUsage{err}
+	}
+	return c, err
+}
+
 func (a *app) proofCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
@@ -207,14 +225,12 @@ its signatures are worth. The exit code is 6 if the log does not begin so, or is
 			if err != nil {
 				return err
 			}
-			c, err := w.view().Checkpoint(ctx, args[0])
-			if errors.Is(err, history.ErrMalformed) || errors.Is(err, fs.ErrNotExist) {
-				return badUsage{err}
-			}
+			c, err := w.namedCheckpoint(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{seen(text.Safe(args[0]), c)}})
+			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{seen(text.Safe(args[0]), c)},
+				Accepts: a.accepting})
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ older export in DIR is extended, unless the log does not continue it.`,
 				return err
 			}
 			var signed []byte
-			head, err := w.kept().Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
+			head, err := a.keptOf(w.store, w.home).Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
 				signed, err = signHead(head)
 				return signed, err
 			})

@@ -76,7 +76,7 @@ vouches. Records that are not open here keep the old key until it is revoked the
 // revoke files that a log key no longer counts, that of this machine if none is named, and returns the key. What is
 // revoked already stays so.
 func (a *app) revoke(ctx context.Context, w *workplace, named, reason string, person ssh.Signer) (string, error) {
-	known, err := w.view().History(ctx, w.kept())
+	known, err := w.view().History(ctx, a.keptOf(w.store, w.home))
 	if err != nil {
 		return "", err
 	}

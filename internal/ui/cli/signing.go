@@ -109,6 +109,15 @@ func (a *app) signers(ctx context.Context) (sshsig.Signers, error) {
 	return sshsig.Signers{{Principals: gate.Person(), Key: key}}, nil
 }
 
+// accepting returns why a person's word for a history that is not as it was seen does not count, nil if it does.
+func (a *app) accepting(key ssh.PublicKey, at time.Time) error {
+	signers, err := a.signers(context.Background())
+	if err == nil {
+		_, err = signers.Find(key, history.NamespaceLog, at)
+	}
+	return err
+}
+
 // gitSettings returns the user's own git settings, none if there is no git.
 func gitSettings(ctx context.Context) (map[string]string, error) {
 	set, err := git.UserSettings(ctx)

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -55,19 +56,22 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 			if err != nil {
 				return err
 			}
-			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
+			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified"),
+				Accepts: a.accepting}
 			if w.settings.Sign.V != "" {
 				if cfg.Signers, err = a.signers(ctx); err != nil {
 					return err
 				}
 			}
-			known, err := w.view().History(ctx, w.kept())
+			known, err := w.view().History(ctx, a.keptOf(w.store, w.home))
 			if err != nil {
 				return err
 			}
-			if known.Signed != nil {
-				cfg.Seen = []verify.Seen{seen("this machine", *known.Signed)}
+			witnesses, err := a.witnessed(ctx, w)
+			if err != nil {
+				return err
 			}
+			cfg.Seen = seenOf(known, witnesses)
 			heap.UseDefaults()
 			var report verify.Report
 			switch {
@@ -97,7 +101,7 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 			if !report.OK() {
 				a.code = exitVerify
 			}
-			return a.print(cmd, report, func(out page) { writeReport(out, report, known) })
+			return a.print(cmd, report, func(out page) { writeReport(out, report, known, witnesses) })
 		},
 	}
 	cmd.Flags().StringVar(&policy, "policy", "", "check a bundle against this `file`")
@@ -106,8 +110,8 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 	return cmd
 }
 
-// writeReport prints what verify found. known is what the log was compared with.
-func writeReport(out page, report verify.Report, known view.History) {
+// writeReport prints what verify found. known and the checkpoints of witnesses are what the log was compared with.
+func writeReport(out page, report verify.Report, known view.History, witnesses []testimony) {
 	for _, p := range report.Problems {
 		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 	}
@@ -119,6 +123,19 @@ func writeReport(out page, report verify.Report, known view.History) {
 			says = text.Count(int(l.Size), "event")
 		}
 		out.line("history %s: %s", l.Verdict, says)
+		for _, w := range witnesses {
+			out.line("%s has seen the first %d events, %s", w.by, w.Size, w.Standing.Says(w.By))
+		}
+		for _, x := range report.Accepted {
+			what := fmt.Sprintf("gives up what %s had seen beyond the first %d events, up to %d", text.Safe(x.By), x.Kept, x.Size)
+			if x.Copy != "" {
+				what = fmt.Sprintf("makes this record a copy of the first %d events of %s", x.Size, text.Safe(x.Origin))
+			}
+			out.line("entry %d %s: %s, %s, %q", x.Pos, what, x.Key, time.UnixMilli(x.At).UTC().Format(time.DateTime), x.Reason)
+			if x.Doubt != "" {
+				out.line("  their word does not count here: %s", text.Safe(x.Doubt))
+			}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
 		out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)

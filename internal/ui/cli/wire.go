@@ -65,7 +65,10 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, cmp.Or(err, errInside)
 	}
 	a.openLog(home)
-	if a.store, err = a.openPlace(a.notary(s, home), home); err != nil {
+	if err = a.adopt(ctx, s, home); err == nil {
+		a.store, err = a.openPlace(a.notary(s, home), home)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -32,15 +32,17 @@ type readiness struct {
 	getenv  func(string) string
 	dirs    []string
 	room    func(dir string) (int64, error)
-	turn    chan struct{} // has a value while a check is under way, which may never end
+	seen    func(ctx context.Context) error // why the record is not what the worker has seen; nil: it is
+	turn    chan struct{}                   // has a value while a check is under way, which may never end
 
 	at    atomic.Value    // a string: where a check is
 	short map[string]bool // directories that had too little room
 }
 
 func (a *app) readiness(w *workplace) *readiness {
+	seen := &sighting{store: w.store, kept: a.keptOf(w.store, w.home), accept: a.program.Name + " proof accept"}
 	return &readiness{project: config.ProjectFile(w.workspace), getenv: a.getenv, dirs: a.teamDirs(w.home),
-		room: freeIn, turn: make(chan struct{}, 1), short: map[string]bool{}}
+		room: freeIn, seen: seen.look, turn: make(chan struct{}, 1), short: map[string]bool{}}
 }
 
 // check returns why the worker cannot work now, nil if it can.
@@ -81,7 +83,8 @@ func (r *readiness) look(ctx context.Context) error {
 	if err := exec.CommandContext(ctx, "git", "--version").Run(); err != nil {
 		return fmt.Errorf("git does not run: %w", err)
 	}
-	return nil
+	r.at.Store("the log of the record")
+	return r.seen(context.WithoutCancel(ctx)) // the first look may take longer than a check
 }
 
 // roomIn returns why nothing can be written to a directory.

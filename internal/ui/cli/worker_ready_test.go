@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"os"
@@ -14,7 +15,7 @@ import (
 // newReadiness returns a readiness of a disk with the given room.
 func newReadiness(t *testing.T, room func(string) (int64, error)) *readiness {
 	return &readiness{getenv: func(string) string { return "" }, dirs: []string{t.TempDir()}, room: room,
-		turn: make(chan struct{}, 1), short: map[string]bool{}}
+		seen: func(context.Context) error { return nil }, turn: make(chan struct{}, 1), short: map[string]bool{}}
 }
 
 // A worker whose disk was too full wants more room than was missing, and says the same meanwhile.
