@@ -33,7 +33,7 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build plaitd release test race lint fuzz temporal soak bench house check setup agents versitygw beside hosts
+.PHONY: build plaitd release test race lint fuzz temporal soak bench pictures house check setup agents versitygw beside hosts
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -180,6 +180,11 @@ temporal: ## the engine on Temporal's real server, a library of 450 modules: min
 
 soak: setup versitygw ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
 	$(GO) run ./tools/soak
+
+pictures: ## the screens of the page, in dist/pictures, and those of the documentation
+	mkdir -p dist/pictures
+	PLAIT_PICTURES=$(CURDIR)/dist/pictures $(GO) test -count=1 -run '^TestScreens$$' ./internal/ui/web
+	PLAIT_PICTURES=docs $(GO) test -count=1 -run '^TestPictures$$' ./internal/ui/web
 
 bench: ## the table of docs/benchmarks.md, against a floor of the same run
 	$(GO) run ./tools/bench

@@ -29,7 +29,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		if troubled(next.Row) && (next.Row.Head != from.Head || next.Row.InFlight == "") { // a worker was able to go on
 			next.Row.Reason = nil
 		}
-		if next.Row.Intent.Options() {
+		if next.Row.Intent.Options() || next.Row.Intent == store.IntentDismiss {
 			next.Row.Intent = ""
 		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next.Row, From: from.State()})

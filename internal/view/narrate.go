@@ -178,6 +178,9 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 	who := n.labels[ev.Thread]
 	switch p := event.Read(ev).(type) {
 	case event.TaskUpdated:
+		if p.Intent == store.IntentDismiss {
+			return Sentence{Text: "someone dismissed it"}
+		}
 		if p.Intent != "" {
 			return Sentence{Text: "someone asked to " + eventText(p.Intent) + " it"}
 		}

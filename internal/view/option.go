@@ -30,6 +30,8 @@ func ResumeOf(id string, why *store.Reason) advice.Option {
 // more than an answer, or nil if a person cannot.
 func (r TaskRecord) next() *advice.Option {
 	switch {
+	case r.Root.Intent == store.IntentDismiss:
+		return nil
 	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers continue it
 		return nil
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:

@@ -32,6 +32,7 @@ type Task struct {
 	Status     store.Status `json:"status" yaml:"status"` // of the root thread
 	Reason     *Reason      `json:"reason" yaml:"reason"`
 	Display    Display      `json:"display" yaml:"display"`
+	Dismissed  bool         `json:"dismissed" yaml:"dismissed"`   // nobody need be told that it has stopped
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
 	// GoOn is Next as a command line, set by the program that prints the task.
 	GoOn       string         `json:"goOn" yaml:"goOn"`

@@ -18,6 +18,8 @@ type TaskRow struct {
 	Short   string  `json:"short"` // what users type for it
 	State   string  `json:"state"` // see State
 	Display Display `json:"display"`
+	// Dismissed says that nobody need be told any more that it has stopped.
+	Dismissed bool `json:"dismissed"`
 	// Controller is the progress of the plan, null if the task is not planned.
 	Controller *Controller  `json:"controller"`
 	Title      string       `json:"title"`
@@ -38,7 +40,7 @@ type TaskRow struct {
 
 func newTaskRow(v Task) TaskRow {
 	l := TaskRow{
-		ID: v.ID, Short: v.Short, State: v.State, Display: v.Display, Title: v.Title, Flow: v.Flow, Status: v.Status,
+		ID: v.ID, Short: v.Short, State: v.State, Display: v.Display, Dismissed: v.Dismissed, Title: v.Title, Flow: v.Flow, Status: v.Status,
 		Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()), Usage: store.Usage(v.Usage), Workspace: v.Workspace,
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Controller: v.Controller, Waits: []string{},
 	}

@@ -18,8 +18,8 @@ func (r TaskRecord) Task() Task {
 	v := Task{
 		ID: r.Root.ID, Short: r.Root.Short, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
 		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root),
-		Reason: reason(r.Root),
-		Steps:  r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),
+		Reason: reason(r.Root), Dismissed: r.Root.Intent == store.IntentDismiss,
+		Steps: r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),
 		Workspace: r.Root.Workspace,
 		Title:     titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
 		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels),

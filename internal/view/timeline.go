@@ -54,6 +54,7 @@ type Bar struct {
 	Step    dag.Hash            `json:"step"`
 	N       int                 `json:"n"`       // of the step along its chain, 0 without one
 	Outcome string              `json:"outcome"` // see [Outcome]
+	Said    string              `json:"said"`    // what came of the step, in one line
 	Usage   store.Usage         `json:"usage"`
 }
 
@@ -114,6 +115,7 @@ type ChainStep struct {
 	Role    string
 	Kind    string // of its mark, if no attempt made it
 	Outcome string
+	Said    string // what came of it, in one line
 	At      int64
 	Joins   []string // threads
 	Child   dag.Hash // the head of the called thread
@@ -155,11 +157,24 @@ type timelineBuilder struct {
 	asks  map[string]bool            // attempts with an open gate
 	head  map[string]int             // index of a thread's lane
 	of    map[string]int             // index of an attempt's lane
+
+	planned map[string]planned // actions, by the thread of their plan, a slash and their name
+}
+
+// planned says where an action stands.
+type planned struct {
+	at    int64 // when it was planned
+	place int   // in its plan
 }
 
 func (t *timelineBuilder) index() {
 	t.below, t.tried, t.waits = map[string][]store.Thread{}, map[string][]store.Attempt{}, map[string][]Stretch{}
-	t.asks = map[string]bool{}
+	t.asks, t.planned = map[string]bool{}, map[string]planned{}
+	for _, r := range t.Rounds {
+		for i, a := range r.Plan.Actions {
+			t.planned[r.Thread+"/"+a.ID] = planned{r.Step.State.Timestamp, i}
+		}
+	}
 	for _, a := range t.Attempts {
 		t.tried[a.Thread] = append(t.tried[a.Thread], a)
 	}
@@ -234,9 +249,10 @@ func (t *timelineBuilder) thread(row store.Thread, level int, seen map[string]bo
 		}
 	}
 	t.out.Lanes = append(t.out.Lanes, lane)
-	// Agents that take turns and threads below are ordered by when they began.
+	// Agents that take turns and threads below are ordered by when they began, actions as they were planned.
 	type part struct {
 		at       int64
+		place    int // in the plan
 		instance string
 		row      store.Thread
 	}
@@ -248,10 +264,15 @@ func (t *timelineBuilder) thread(row store.Thread, level int, seen map[string]bo
 		}
 	}
 	for _, child := range t.below[row.ID] {
-		parts = append(parts, part{at: child.CreatedAt, row: child})
+		one := part{at: child.CreatedAt, row: child}
+		if p, ok := t.planned[child.Parent.Thread+"/"+laneName(child)]; ok {
+			one.at, one.place = p.at, p.place
+		}
+		parts = append(parts, one)
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { // the order does not change as the task continues
-		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(laneName(a.row), laneName(b.row)))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.place, b.place),
+			strings.Compare(laneName(a.row), laneName(b.row)))
 	})
 	for _, p := range parts {
 		if p.instance == "" {
@@ -314,7 +335,7 @@ func (t *timelineBuilder) chain(row store.Thread, at int, inside map[string]int)
 		}
 		b.To = max(b.To, b.From)
 		if s, ok := made[i]; ok {
-			b.Step, b.N, b.Outcome = s.Hash, s.N, s.Outcome
+			b.Step, b.N, b.Outcome, b.Said = s.Hash, s.N, s.Outcome, s.Said
 		}
 		if b.State = AttemptState(a, b.Lost, t.asks[a.ID]); FailedAction(row, a.Role, b.Outcome) {
 			b.State = DisplayFailed

@@ -3,11 +3,15 @@ package view
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxTimeline limits the steps of each thread, and the attempts of a task, on its timeline. It
@@ -31,12 +35,44 @@ func (b *Reader) Timeline(ctx context.Context, task TaskRecord, now time.Time) (
 				r.Cut = true
 				break
 			}
-			chain = append(chain, newChainStep(s))
+			one := newChainStep(s)
+			if one.Said = cameOf(s.State.Meta, task.Rounds, s.Hash); one.Said == "" && len(chain) < maxSaid {
+				said, err := b.Nodes.Text(ctx, s.State.Content)
+				if err != nil {
+					return Timeline{}, err
+				}
+				if one.Said = text.FirstLine(strings.TrimLeft(said, "# \n"), maxCameOf); strings.HasPrefix(one.Said, "{") {
+					one.Said = "" // fields, not words
+				}
+			}
+			chain = append(chain, one)
 		}
 		slices.Reverse(chain)
 		r.Chains[row.ID] = chain
 	}
 	return NewTimeline(r), nil
+}
+
+// maxSaid limits for how many steps of a thread, the newest, their text is read, maxCameOf what is kept of it, in
+// characters.
+const (
+	maxSaid   = 100
+	maxCameOf = 100
+)
+
+// cameOf returns what came of a step: the summary that it gives, or how much it planned; "" if its fields do not say.
+func cameOf(meta json.RawMessage, rounds []Round, step dag.Hash) string {
+	for _, r := range rounds {
+		if r.Step.Hash == step {
+			return "planned " + text.Count(len(r.Plan.Actions), "action")
+		}
+	}
+	var m struct {
+		Summary string
+		Finish  struct{ Summary string }
+	}
+	json.Unmarshal(meta, &m) // fields of another type are no summary
+	return text.FirstLine(cmp.Or(m.Summary, m.Finish.Summary), maxCameOf)
 }
 
 func newChainStep(s thread.NumberedStep) ChainStep {

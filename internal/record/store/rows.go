@@ -38,6 +38,10 @@ type Intent string
 // IntentCancel asks the owner to cancel the thread.
 const IntentCancel Intent = "cancel"
 
+// IntentDismiss asks nothing: it says that nobody need be told any more that the thread has stopped. It ends when the
+// thread goes on.
+const IntentDismiss Intent = "dismiss"
+
 // IntentOptions asks the owner to go on with the options that the row has. Other options are another intent: whoever
 // changes the row without having seen them conflicts.
 func IntentOptions(options json.RawMessage) Intent {

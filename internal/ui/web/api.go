@@ -154,11 +154,22 @@ func (s *Server) answerGate(a gate.Answer) apiHandler {
 			Text      string `json:"text"`
 			Input     string `json:"input"`
 			Signature string `json:"signature"`
+			Session   bool   `json:"session"`
+			Digest    string `json:"digest"`
 		}
 		if err := decodeBody(r, &body); err != nil {
 			return nil, err
 		}
 		a := a
+		if body.Digest != "" {
+			var err error
+			if a.Digest, err = dag.ParseHash(body.Digest); err != nil {
+				return nil, badRequest("digest: %v", err)
+			}
+		}
+		if body.Session {
+			a.Grant = store.GrantSession
+		}
 		if body.Input != "" {
 			a.Input = json.RawMessage(body.Input)
 		}

@@ -256,10 +256,12 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		gateID, body = g.ID, map[string]any{"text": "a word", "input": `{"command":"ls x"}`, "signature": ""}
+		gateID, body = g.ID, map[string]any{"text": "a word", "input": `{"command":"ls x"}`, "signature": "",
+			"digest": g.Digest.String(), "session": false}
 	case "deny":
 		row = s.run(gated, "do it")
-		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "a word", "signature": ""}
+		g := s.gate(row.ID)
+		gateID, body = g.ID, map[string]any{"text": "a word", "digest": g.Digest.String(), "signature": ""}
 	case "stop":
 		row = s.begin(asking, "ask")
 		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{}`); res.code != http.StatusOK {
@@ -270,6 +272,16 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		if _, err := s.srv.cfg.Control.Cancel(s.t.Context(), row.ID); err != nil {
 			s.t.Fatal(err)
 		}
+	case "dismiss":
+		row = s.run(gated, "do it")
+		_, err := s.controller().Gates().Answer(s.t.Context(), s.gate(row.ID).ID, gate.Answer{Reject: true, Via: store.ViaCLI})
+		if err == nil {
+			_, err = s.controller().Drive(s.t.Context(), row.ID, resume)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		body = map[string]any{"tasks": row.ID}
 	case "revert":
 		row, body = s.chat("hello"), map[string]any{"at": "1"}
 	case "fork":

@@ -32,6 +32,17 @@ type gateCard struct {
 	Read    bool
 }
 
+// A gateStrip is a gate in one strip. If it is chosen, all of it is shown elsewhere on the page.
+type gateStrip struct {
+	Gate   gateCard
+	Chosen bool
+}
+
+// Session reports whether the same action can be approved for the rest of the task.
+func (a gateCard) Session() bool {
+	return a.G.Kind == store.GateApproval && a.G.Source == store.SourceAgent
+}
+
 // phrasedTypes are the types of actions whose headline and points cover everything in the parameters.
 var phrasedTypes = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
 

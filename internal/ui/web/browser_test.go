@@ -40,7 +40,7 @@ func (s *site) browse() *browser {
 		s.t.Skip("NOT TESTED: there is no chromium: make setup")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.DisableGPU)
+		chromedp.DisableGPU, chromedp.WindowSize(1440, 900))
 	all, end := chromedp.NewExecAllocator(context.Background(), opts...)
 	s.t.Cleanup(end)
 	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // errors about unknown events
@@ -159,14 +159,15 @@ func TestFollow(t *testing.T) {
 	b.visit("/tasks/" + row.ID)
 	b.shows("live")
 	js[int](b, "window.mark = 1")
-	b.do(chromedp.Click(chromedp.CSS("form.row button:not(.no)")))
+	b.do(chromedp.Click(chromedp.CSS("[data-key=resume] > summary")),
+		chromedp.Click(chromedp.CSS("[data-key=resume] button.yes")))
 	b.shows("Do the thing?")
-	b.do(chromedp.SetValue(chromedp.CSS("textarea[name=text]"), "words that are being written"))
+	b.do(chromedp.SetValue(chromedp.CSS(".asked textarea[name=text]"), "words that are being written"))
 	h.emit(row, 3, "task.updated")
-	b.do(chromedp.SetValue(chromedp.CSS("section textarea[name=text]"), "yes, do"),
-		chromedp.Click(chromedp.CSS("button.yes")))
+	b.do(chromedp.SetValue(chromedp.CSS(".asked textarea[name=text]"), "yes, do"),
+		chromedp.Click(chromedp.CSS(".asked button.yes")))
 	b.shows("Which port?")
-	if g := js[string](b, `document.querySelector("button.yes").innerText`); g != "80" {
+	if g := js[string](b, `document.querySelector(".strip button.yes").innerText`); g != "80" {
 		t.Errorf("the first answer to choose is %q", g)
 	}
 	// From now on another server serves at the same address.

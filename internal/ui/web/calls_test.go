@@ -52,7 +52,7 @@ func TestCalls(t *testing.T) {
 	}
 	step, s := "/steps/"+steps[0].Hash.String(), h.open("")
 	link := `href="` + step + `/calls?thread=` + row.ID + `"`
-	for _, page := range []string{step + "?thread=" + row.ID, "/tasks/" + row.ID + "?at=" + steps[0].Hash.String()} {
+	for _, page := range []string{step + "?thread=" + row.ID, "/tasks/" + row.ID + "?tab=log&at=" + steps[0].Hash.String()} {
 		if !strings.Contains(s.get(page).body, link) {
 			t.Errorf("%s does not lead to the requests", page)
 		}

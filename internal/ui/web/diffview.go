@@ -82,6 +82,9 @@ func (f *diffFile) Paired() bool {
 // Count returns how many lines there are.
 func (p diffPart) Count() int { return max(len(p.Lines), len(p.Pairs)) }
 
+// Count returns how many files changed.
+func (v *diffView) Count() int { return len(v.Files) + v.More }
+
 // And returns what goes between the address of the change's page and another parameter.
 func (v *diffView) And() string {
 	if strings.Contains(v.At, "?") {

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -60,6 +61,26 @@ func (s *Server) cancelTask(_ *http.Request, row store.Thread) (any, error) {
 	// The cancellation is completed even if the client has disconnected.
 	row, err := s.cfg.Control.Cancel(s.ended, row.ID)
 	return map[string]any{"id": row.ID, "status": row.Status, "head": row.Head}, err
+}
+
+// dismissTasks takes tasks that have stopped out of the inbox.
+func (s *Server) dismissTasks(r *http.Request) (any, error) {
+	var body struct {
+		Tasks string `json:"tasks"`
+	}
+	if err := decodeBody(r, &body); err != nil {
+		return nil, err
+	}
+	ids := strings.Fields(body.Tasks)
+	if len(ids) == 0 {
+		return nil, badRequest("tasks: name one or more")
+	}
+	for _, id := range ids {
+		if _, err := s.cfg.Control.Dismiss(context.WithoutCancel(r.Context()), id); err != nil {
+			return nil, err
+		}
+	}
+	return map[string]any{"tasks": ids, "summary": "Dismissed " + text.Count(len(ids), "task") + "."}, nil
 }
 
 // resumeTask resumes a task, or passes text to the process that drives it. The text is addressed to

@@ -76,6 +76,19 @@ func fieldsOf(d *json.Decoder, named bool, deep int, room *int) []outputField {
 	return out
 }
 
+// withoutText returns fields without those that have only a text, which is shown already.
+func withoutText(fields []outputField, text string) []outputField {
+	var out []outputField
+	for _, f := range fields {
+		had := len(f.Of)
+		if f.Of = withoutText(f.Of, text); had > 0 && len(f.Of) == 0 || had == 0 && strings.TrimSpace(f.Text) == text {
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
 // Label returns the name of a field in words: "sessionGoal" is "Session goal".
 func (f outputField) Label() string {
 	var b strings.Builder

@@ -210,7 +210,7 @@ graph:
 		t.Error("boxes are not drawn")
 	}
 	b.do(chromedp.SetValue(chromedp.CSS("textarea"), "do it"), chromedp.Click(chromedp.CSS("#run button")))
-	b.shows("What happened")
+	b.shows("lane")
 	b.shows("Result")
 	id := strings.TrimPrefix(js[string](b, "location.pathname"), "/tasks/")
 	h.ends(id, store.Completed)

@@ -136,15 +136,17 @@ func TestHostile(t *testing.T) {
 			t.Fatalf("%s, %+v: %v", row.Status, row.Reason, err)
 		}
 		for i, p := range s.each("gate") {
-			if _, err := c.Gates().Open(t.Context(),
+			g, err := c.Gates().Open(t.Context(),
 				store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: row.ID, Thread: row.ID, Node: p,
 					From: row.Head, Question: p,
 					Action: mustJSON(map[string]any{"type": s.each("gtype")[i], "command": s.each("gcmd")[i], "cwd": s.each("gcwd")[i],
 						"diff": "+" + s.each("gdiff")[i], "tool": s.each("gtool")[i],
 						"params":            map[string]any{s.each("gkey")[i]: s.each("gval")[i]},
-						s.each("gother")[i]: s.each("gmore")[i]})}); err != nil {
+						s.each("gother")[i]: s.each("gmore")[i]})})
+			if err != nil {
 				t.Fatal(err)
 			}
+			b.harmless(seen, "/?at="+g.ID)
 		}
 		b.harmless(seen, at, "/threads/"+row.ID, "/compare?a="+row.ID+"&b="+asks.From.String())
 	}

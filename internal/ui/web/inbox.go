@@ -1,56 +1,83 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
-
-// taskQuestions is a task with its questions.
-type taskQuestions struct {
-	ID, Short, Title, Flow string
-	Asked                  []gateCard
-}
-
-// A yourTurn is a conversation that waits for the person.
-type yourTurn struct {
-	view.TaskRow
-	Last string // the last text in it
-}
 
 // recently is how far back the inbox shows failures.
 const recently = 7 * 24 * time.Hour
 
-// Limits of the inbox: gates, conversations, and failed tasks.
+// Limits of the inbox: gates, conversations, failed tasks, and those that are done.
 const (
 	shownGates  = 100
 	shownTurns  = 20
 	shownFailed = 20
+	shownEnded  = 20
 )
 
-// An inbox lists what needs a person, and next to it what is running and what failed.
+// An inbox lists what needs a person, and what stopped, runs and is done, with all of what is chosen beside it.
 type inbox struct {
-	Questions       []taskQuestions
-	MoreGates       int
-	Stuck           []view.TaskRow // not driven, and without a question
-	Chats           []yourTurn
-	Running, Failed []view.TaskRow
-	More            bool // there are more unfinished tasks
-	First           bool // there is no task yet
-	Demo            bool // a demo can be started
-	Codex           bool // the demo uses Codex
-	Count           int
-	Now             time.Time
+	Groups    []inboxGroup
+	MoreGates int
+	Count     int
+	More      bool // there are more unfinished tasks
+	First     bool // there is no task yet
+	Demo      bool // a demo can be started
+	Codex     bool // the demo uses Codex
+	Opened    bool // something is chosen by the address
+
+	Chosen *inboxItem // nil if there is nothing to choose
+	Gate   *gateCard
+	Row    *view.TaskRow
+	Last   string  // of a conversation: the last text in it
+	Result *output // of a task that is done
+}
+
+// An inboxGroup is what is in one situation.
+type inboxGroup struct {
+	Name, Note string
+	Items      []inboxItem
+}
+
+// Stopped returns the tasks of the group that can be dismissed, separated by spaces.
+func (g inboxGroup) Stopped() string {
+	var ids []string
+	for _, i := range g.Items {
+		if i.row != nil && i.State == view.DisplayFailed {
+			ids = append(ids, i.Key)
+		}
+	}
+	return strings.Join(ids, " ")
+}
+
+// An inboxItem is a question, or a task.
+type inboxItem struct {
+	Key     string // in the address
+	State   view.DisplayState
+	Text    string
+	Code    string // continues Text
+	About   string
+	When    string
+	Current bool
+
+	gate *store.Gate
+	row  *view.TaskRow
 }
 
 func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
-	ctx := r.Context()
+	ctx, now := r.Context(), time.Now()
 	needs, err := s.needs(ctx)
 	if err != nil {
 		return err
@@ -64,35 +91,52 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body := inbox{Now: time.Now(), Count: needs.count(), Demo: s.cfg.Demo != nil && !s.cfg.ReadOnly,
+	today := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()).UnixMilli()
+	done, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Completed, Since: today, Limit: shownEnded})
+	if err != nil {
+		return err
+	}
+	body := inbox{Count: needs.count(), Demo: s.cfg.Demo != nil && !s.cfg.ReadOnly,
 		Codex: s.cfg.Demo != nil && s.cfg.Demo.Codex}
 	if body.More = len(live) > shownLive; body.More {
 		live = live[:shownLive]
 	}
-	if err := s.questions(ctx, &body, needs.open, live); err != nil {
+	failed = slices.DeleteFunc(failed, func(t view.TaskRow) bool {
+		return t.Dismissed || int64(t.UpdatedAt) < now.Add(-recently).UnixMilli()
+	})
+	questions, err := s.questions(ctx, &body, needs.open, live, now)
+	if err != nil {
 		return err
 	}
+	var stopped, running []inboxItem
+	chats := 0
 	for _, t := range live {
 		switch {
 		case !needs.rows[t.ID]:
 			if t.Display.State == view.DisplayRunning || t.Display.State == view.DisplayQueued {
-				body.Running = append(body.Running, t)
+				running = append(running, taskItem(t, now))
 			}
-		case t.Flow == flow.ChatFlow && len(body.Chats) < shownTurns:
-			last, err := s.lastSaid(ctx, t.ID)
-			if err != nil {
-				return err
-			}
-			body.Chats = append(body.Chats, yourTurn{t, last})
+		case t.Flow == flow.ChatFlow && chats < shownTurns:
+			chats++
+			questions = append(questions, taskItem(t, now))
 		default:
-			body.Stuck = append(body.Stuck, t)
+			stopped = append(stopped, taskItem(t, now))
 		}
 	}
-	for _, t := range failed {
-		if body.Now.Sub(time.UnixMilli(int64(t.UpdatedAt))) < recently {
-			body.Failed = append(body.Failed, t)
+	spent := int64(0)
+	for _, list := range [][]view.TaskRow{live, failed, done} {
+		for _, t := range list {
+			if int64(t.CreatedAt) >= today {
+				spent += t.Usage.CostMicroUSD
+			}
 		}
 	}
+	note := ""
+	if spent > 0 {
+		note = text.Dollars(spent)
+	}
+	body.Groups = []inboxGroup{{"Needs you", "", questions}, {"Stopped", "", append(stopped, taskItems(failed, now)...)},
+		{"Running", "", running}, {"Done today", note, taskItems(done, now)}}
 	if len(live)+len(failed) == 0 {
 		any, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Workspace: s.cfg.Workspace, Kind: store.KindRoot, Limit: 1})
 		if err != nil {
@@ -100,47 +144,106 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.First = len(any) == 0
 	}
+	if err := s.choose(ctx, &body, r.URL.Query().Get("at")); err != nil {
+		return err
+	}
 	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count,
 		Types: stateEvents, Body: body})
 }
 
-// questions groups open gates by task. The task that asked first comes first.
-func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, live []view.TaskRow) error {
-	shown := 0
-	for _, g := range open {
-		if shown == shownGates {
-			body.MoreGates++
-			continue
-		}
-		at := slices.IndexFunc(body.Questions, func(q taskQuestions) bool { return q.ID == g.Task })
-		if at < 0 {
-			q := taskQuestions{ID: g.Task}
-			if i := slices.IndexFunc(live, func(t view.TaskRow) bool { return t.ID == g.Task }); i >= 0 {
-				q.Title, q.Short, q.Flow = live[i].Title, live[i].Short, live[i].Flow
-			} else { // not in the list of recent tasks
-				row, err := s.cfg.Store.Thread(ctx, g.Task)
-				if errors.Is(err, store.ErrNotFound) {
-					continue // removed in the meantime
-				}
-				if err == nil {
-					q.Short, q.Flow = row.Short, row.Flow
-					q.Title, err = s.views.Title(ctx, row)
-				}
-				if err != nil {
-					return err
-				}
+// choose reads all of what is chosen: the item at, or the first if there is none of that name any more.
+func (s *Server) choose(ctx context.Context, body *inbox, at string) error {
+	for g := range body.Groups {
+		for i := range body.Groups[g].Items {
+			if one := &body.Groups[g].Items[i]; body.Chosen == nil || one.Key == at {
+				body.Chosen, body.Opened = one, one.Key == at
 			}
-			at = len(body.Questions)
-			body.Questions = append(body.Questions, q)
 		}
-		a, err := s.newGateCard(ctx, g)
-		if err != nil {
-			return err
-		}
-		body.Questions[at].Asked = append(body.Questions[at].Asked, a)
-		shown++
 	}
-	return nil
+	c := body.Chosen
+	if c == nil {
+		return nil
+	}
+	c.Current = true
+	if c.gate != nil {
+		a, err := s.newGateCard(ctx, *c.gate)
+		body.Gate = &a
+		return err
+	}
+	body.Row = c.row
+	var err error
+	if c.row.Flow == flow.ChatFlow {
+		body.Last, err = s.lastSaid(ctx, c.row.ID)
+	} else if c.row.Display.State == view.DisplayDone {
+		var row store.Thread
+		if row, err = s.cfg.Store.Thread(ctx, c.row.ID); err == nil {
+			body.Result, err = s.result(ctx, row)
+		}
+	}
+	return err
+}
+
+// taskItem returns a task as an item.
+func taskItem(t view.TaskRow, now time.Time) inboxItem {
+	about := t.Flow
+	if t.Display.Reason != "" {
+		about = line(160, t.Display.Reason)
+	} else if cost := t.Usage.CostMicroUSD; cost > 0 {
+		about += " · " + text.Dollars(cost)
+	}
+	i := inboxItem{Key: t.ID, State: t.Display.State, Text: cmp.Or(line(120, t.Title), "(no title)"), About: about,
+		When: ago(now, time.UnixMilli(int64(t.UpdatedAt))), row: &t}
+	if c := t.Controller; c != nil && c.Total > 0 && t.Display.State == view.DisplayRunning {
+		i.When = fmt.Sprintf("%d of %d", c.Done, c.Total)
+	}
+	return i
+}
+
+func taskItems(rows []view.TaskRow, now time.Time) (list []inboxItem) {
+	for _, t := range rows {
+		list = append(list, taskItem(t, now))
+	}
+	return list
+}
+
+// questions returns open gates, those of one task together. The task that asked first comes first.
+func (s *Server) questions(
+	ctx context.Context, body *inbox, open []store.Gate, live []view.TaskRow, now time.Time,
+) ([]inboxItem, error) {
+	body.MoreGates = max(0, len(open)-shownGates)
+	var list []inboxItem
+	titles := map[string]string{}
+	place := map[string]int{} // of tasks
+	for _, t := range live {
+		titles[t.ID] = t.Title
+	}
+	for _, g := range open[:min(len(open), shownGates)] {
+		title, known := titles[g.Task]
+		if !known { // not in the list of recent tasks
+			row, err := s.cfg.Store.Thread(ctx, g.Task)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // removed in the meantime
+			}
+			if err == nil {
+				title, err = s.views.Title(ctx, row)
+			}
+			if err != nil {
+				return nil, err
+			}
+			titles[g.Task] = title
+		}
+		if _, ok := place[g.Task]; !ok {
+			place[g.Task] = len(place)
+		}
+		ask := view.PhrasingOf(g)
+		list = append(list, inboxItem{Key: g.ID, State: view.DisplayNeedsYou,
+			Text: line(200, strings.TrimPrefix(ask.Headline, g.Node+" asks: ")), Code: ask.Code,
+			About: cmp.Or(line(80, title), "(no title)") + " · " + view.Asker(g), When: text.Ago(g.OpenedAt, now), gate: &g})
+	}
+	slices.SortStableFunc(list, func(a, b inboxItem) int {
+		return cmp.Compare(place[a.gate.Task], place[b.gate.Task])
+	})
+	return list, nil
 }
 
 // lastSaid returns what a thread has come to so far.

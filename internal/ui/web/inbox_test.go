@@ -33,19 +33,23 @@ func TestInbox(t *testing.T) {
 	}
 	b := h.open("").browse()
 	b.visit("/")
-	for _, part := range []string{"3 things need you.", "Do the thing?", "gate go-ahead", "Your turn", "I am here.",
-		"Stopped"} {
+	for _, part := range []string{"Needs you", "Do the thing?", "gate go-ahead", "hello", "Stopped"} {
 		b.shows(part)
 	}
 	if n := js[string](b, `document.getElementById("waiting").innerText`); n != "3" {
 		t.Errorf("the head counts %q", n)
 	}
+	if title := js[string](b, "document.title"); title != "(3) Inbox · Plait" {
+		t.Errorf("the title is %q", title)
+	}
 	if open := js[int](b, `document.querySelectorAll(".asked details[open]").length`); open != 0 {
 		t.Errorf("%d details are open", open)
 	}
 	// The chat is answered in the inbox.
-	b.do(chromedp.SetValue(chromedp.CSS(`[data-key="c`+chat.ID+`"] textarea`), "and now?"),
-		chromedp.Click(chromedp.CSS(`[data-key="c`+chat.ID+`"] button.yes`)))
+	b.visit("/?at=" + chat.ID)
+	b.shows("I am here.")
+	b.do(chromedp.SetValue(chromedp.CSS(".detail textarea"), "and now?"),
+		chromedp.Click(chromedp.CSS(".detail button.yes")))
 	eventually(t, "the second answer", func() error {
 		if got := h.thread(chat.ID); got.Steps < 3 || got.Status != store.Blocked {
 			return fmt.Errorf("%d steps, %s", got.Steps, got.Status)
@@ -53,20 +57,108 @@ func TestInbox(t *testing.T) {
 		return nil
 	})
 	// A resume that fails is not reported as a success. On a slow machine the task may still be running when it is reported.
-	b.do(chromedp.Click(chromedp.CSS(`[data-key="s` + stuck.ID + `"] button`)))
+	b.visit("/?at=" + stuck.ID)
+	b.do(chromedp.Click(chromedp.CSS(".detail button.yes")))
 	eventually(t, "what became of it", func() error {
 		if got := js[string](b, `document.getElementById("notice").innerText`); !strings.Contains(got, "nobody plays work") &&
-			!strings.Contains(got, "Resumed. The task is running.") {
+			got == "" {
 			return fmt.Errorf("after a resume that failed again it says %q", got)
 		}
 		return nil
 	})
+	b.visit("/?at=" + h.gate(row.ID).ID)
 	b.do(chromedp.Click(chromedp.CSS("#gate-" + h.gate(row.ID).ID + " button.no")))
 	h.ends(row.ID, store.Failed)
 	b.visit("/answers")
 	for _, part := range []string{"denied", "approved", "ann, via web", "bob, via cli", "“80”", "do it"} {
 		b.shows(part)
 	}
+}
+
+// TestDismiss dismisses a task that has stopped: it leaves the inbox, and its counts, until it stops once more.
+func TestDismiss(t *testing.T) {
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`)})
+	asks := h.run(gated, "do it")
+	delete(h.agents, "plan")
+	row := h.run(gated, "nobody can")
+	s := h.open("")
+	inbox := func() string { return s.get("/").body }
+	if page := inbox(); !strings.Contains(page, "(2) Inbox") || !strings.Contains(page, `data-key="i`+row.ID) ||
+		!strings.Contains(page, `name="tasks" value="`+row.ID+`"`) {
+		t.Errorf("the inbox before:\n%s", page)
+	}
+	if res := s.post("/api/v1/dismiss", `{"tasks":"`+asks.ID+`"}`); res.code != http.StatusBadRequest {
+		t.Errorf("a task with a question: %d %s", res.code, res.body)
+	}
+	for range 2 {
+		s.asks("/api/v1/dismiss", `{"tasks":"`+row.ID+`"}`)
+	}
+	if page := inbox(); !strings.Contains(page, "(1) Inbox") || strings.Contains(page, `data-key="i`+row.ID) {
+		t.Errorf("the inbox after:\n%s", page)
+	}
+	if v := s.data("/api/v1/tasks/" + row.ID).(map[string]any); v["dismissed"] != true {
+		t.Errorf("it is %v", v["dismissed"])
+	}
+	if _, err := h.controller().Drive(t.Context(), row.ID, resume); err != nil {
+		t.Fatal(err)
+	}
+	if page := inbox(); !strings.Contains(page, `data-key="i`+row.ID) {
+		t.Error("it stopped once more, and the inbox does not say so")
+	}
+}
+
+// TestInboxKeys chooses and answers with keys: one counts only if all was seen for a second, and can be taken back.
+func TestInboxKeys(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	first, second := h.run(gated, "the first"), h.run(gated, "the second")
+	b := h.open("").browse()
+	b.visit("/")
+	js[int](b, `performance.now = () => 0, 1`) // time stands still
+	b.do(chromedp.KeyEvent("a"))
+	eventually(t, "a refusal", func() error {
+		if got := js[string](b, `document.getElementById("notice").innerText`); got == "" {
+			return fmt.Errorf("it says nothing")
+		}
+		return nil
+	})
+	for _, row := range []store.Thread{first, second} {
+		if g := h.gate(row.ID); g.State != store.GateOpen {
+			t.Fatalf("a key that came at once made it %s", g.State)
+		}
+	}
+	b.visit("/")
+	b.do(chromedp.KeyEvent("j"))
+	eventually(t, "the second", func() error {
+		if at := js[string](b, `location.search + " " + document.querySelector(".detail .asked").id`); at !=
+			"?at="+h.gate(second.ID).ID+" gate-"+h.gate(second.ID).ID {
+			return fmt.Errorf("at %s", at)
+		}
+		return nil
+	})
+	press := func(key, part string) { // as soon as it counts
+		t.Helper()
+		eventually(t, "the answer", func() error {
+			b.do(chromedp.KeyEvent(key))
+			if got := js[string](b, `document.getElementById("notice").innerText`); !strings.Contains(got, part) {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+	}
+	press("d", "Deny. Sent in five seconds.")
+	b.do(chromedp.Click(chromedp.CSS("#notice button")))
+	if g := h.gate(second.ID); g.State != store.GateOpen {
+		t.Fatalf("taken back, it is %s", g.State)
+	}
+	press("a", "Approve. Sent in five seconds.")
+	b.visit("/tasks") // it is sent when the page is left
+	eventually(t, "the approval", func() error {
+		all, err := h.store.Gates(t.Context(), store.GateFilter{Task: second.ID, State: store.GateApproved})
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("%d are approved", len(all))
+		}
+		return err
+	})
 }
 
 // TestPagesOfTasks pages through a list of tasks in the API and on the page.

@@ -35,7 +35,7 @@ func (s *Server) needs(ctx context.Context) (attention, error) {
 		return out, err
 	}
 	for _, row := range rows {
-		if !asks[row.ID] && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.Continues(ctx, row)) {
+		if !asks[row.ID] && row.Intent != store.IntentDismiss && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.Continues(ctx, row)) {
 			out.rows[row.ID] = true
 		}
 	}

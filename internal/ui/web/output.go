@@ -45,6 +45,7 @@ func newOutput(text string, meta []byte, task, by string, plain, whole bool) (*o
 		o.Fields = fields
 		return o, nil
 	}
+	o.Fields = withoutText(o.Fields, trimmed)
 	var err error
 	o.Prose, err = utterance(text, task, by, plain)
 	return o, err

@@ -53,7 +53,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 	}
 	// Enter sends the answer that was typed, not the first option.
 	port := h.gate(row.ID)
-	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
+	b.do(chromedp.Focus(chromedp.CSS(".strip [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
 	b.shows("It is done.")
 	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered ||
 		kept.Text != "443" {
@@ -94,8 +94,9 @@ func TestStopBesideWords(t *testing.T) {
 	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{}`)
 	b := s.browse()
 	b.visit("/tasks/" + row.ID)
-	b.do(chromedp.SetValue(chromedp.CSS("form.row [name=text]"), "and quickly"),
-		chromedp.Click(chromedp.CSS(`form.row button[data-api$="/stop"]`)))
+	b.do(chromedp.Click(chromedp.CSS("[data-key=message] > summary")),
+		chromedp.SetValue(chromedp.CSS("[data-key=message] [name=text]"), "and quickly"),
+		chromedp.Click(chromedp.CSS("form.stop button")))
 	eventually(t, "the stop", func() error {
 		if s.srv.work.drives(row.ID) {
 			return errors.New(js[string](b, `document.querySelector("main .said").innerText`))
@@ -103,9 +104,9 @@ func TestStopBesideWords(t *testing.T) {
 		return nil
 	})
 	b.shows("Resume")
-	if kept := js[string](b, `document.querySelector("form.row [name=text]").value`); kept != "and quickly" {
+	if kept := js[string](b, `document.querySelector("[data-key=resume] [name=text]").value`); kept != "and quickly" {
 		t.Errorf("after the stop there is %q beside the buttons", kept)
 	}
-	b.do(chromedp.Click(chromedp.CSS(`form.row button[data-api$="/cancel"]`)))
+	b.do(chromedp.Click(chromedp.CSS("[data-key=menu] > summary")), chromedp.Click(chromedp.CSS(".menu button.no")))
 	h.ends(row.ID, store.Cancelled)
 }

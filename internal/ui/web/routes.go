@@ -36,6 +36,7 @@ var (
 		integer("days", "only attempts begun in so many days before now; 0 for any, the default"),
 		str("flow", "only tasks of this flow"), allField}
 
+	digestField    = str("digest", "answer only if the gate has this digest: what the person saw")
 	signatureField = str("signature", "where answers must be signed: the message and its signature, see format.md")
 )
 
@@ -51,7 +52,8 @@ func (s *Server) routes() (all []route) {
 // pageRoutes are the pages, and the files that they link to.
 func (s *Server) pageRoutes() []route {
 	return []route{
-		serve("/{$}", "what needs you, what runs, and what failed", s.inboxPage),
+		serve("/{$}", "what needs you, what stopped, what runs, and what is done", s.inboxPage,
+			str("at", "what is chosen: a gate or a task")),
 		serve("/answers", "past questions and approvals, and who answered them", s.answersPage),
 		serve("/new", "the form of a new task", s.newPage,
 			str("flow", "the flow that is chosen"),
@@ -59,8 +61,10 @@ func (s *Server) pageRoutes() []route {
 		serve("/tasks", "tasks, newest first", s.tasksPage, stateField, flowField, titleField, allField, beforeField,
 			manyField, afterField, limitField),
 		serve("/tasks/{id}", "a task", of(s.taskRow, s.taskPage),
-			str("tab", "overview, reports, sessions, evidence or events"),
-			str("at", "what is chosen: a step's hash, an attempt or a gate")),
+			str("at", "what is chosen: a step's hash, an attempt or a gate"),
+			str("tab", "of what is chosen: changes, log, prompt, output or evidence; without it, of the task: "+
+				"overview, changes, prompt, evidence, reports, sessions or events"),
+			str("state", "only agents and paths in this state, as of tasks")),
 		serve("/tasks/{id}/export", "a task as a ZIP file, with its record, as a download",
 			of(s.taskRow, s.exportTask)),
 		serve("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", of(s.taskRow, s.taskFile)),
@@ -118,6 +122,8 @@ func (s *Server) taskRoutes() []route {
 			about(s.taskRow, s.listEvidence)),
 		post("/api/v1/tasks/{id}/cancel", "request that a task be cancelled", "task.cancel",
 			about(s.taskRow, s.cancelTask)),
+		post("/api/v1/dismiss", "take tasks that have stopped out of the inbox", "task.dismiss", s.dismissTasks,
+			field{Name: "tasks", Type: "string", About: "their ids, separated by spaces", Required: true}),
 		post("/api/v1/tasks/{id}/resume", "continue a task, driven by this server; "+
 			"text for a task that is driven already, or for a part of one, is passed on there",
 			"resume", withBody(s.row, s.resumeTask), textField, aboutField, treeField),
@@ -176,11 +182,12 @@ func (s *Server) otherRoutes() []route {
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve",
-			s.answerGate(gate.Answer{Approve: true}), textField,
+			s.answerGate(gate.Answer{Approve: true}), textField, digestField,
+			boolean("session", "approve the same action for the rest of the task"),
 			str("input", "approve this input instead of the requested one: a JSON object, as text; "+
 				"only where options has edit"), signatureField),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny",
-			s.answerGate(gate.Answer{Reject: true}), textField, signatureField),
+			s.answerGate(gate.Answer{Reject: true}), textField, digestField, signatureField),
 		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate(gate.Answer{}),
 			field{Name: "text", Type: "string", About: "the answer", Required: true}),
 		get("/api/v1/flows", "registered flows", "flow.list", s.listFlows),

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
@@ -36,17 +38,59 @@ type selection struct {
 	Agents []string // agents to choose from for the fork
 	Output *output
 	activity
-	Calls string // URL of its model calls, "" if they are not recorded
-	Alone bool   // shown on a separate page
-	Read  bool
-	whole bool // nothing is shortened
+	Joined []joinedPath
+	Calls  string // URL of its model calls, "" if they are not recorded
+	Alone  bool   // shown on a separate page
+	Read   bool
+	whole  bool // nothing is shortened
 }
 
-// A shownPrompt is an agent's prompt, possibly shortened for a page.
+// A shownPrompt is an agent's prompt, possibly shortened for a page: the instruction, and what is said before it.
 type shownPrompt struct {
-	Prompt     *view.Prompt
-	PromptText string
-	PromptCut  bool
+	Prompt      *view.Prompt
+	PromptText  string // what comes before the instruction
+	Instruction string
+	PromptCut   bool
+}
+
+// A joinedPath is a path of a join, with what came of it.
+type joinedPath struct {
+	thread.PathHead
+	Said string
+}
+
+// maxJoined limits what is shown of what came of a path, in bytes.
+const maxJoined = 1200
+
+// joined returns the paths of a join.
+func (s *Server) joined(ctx context.Context, step view.Step) (list []joinedPath, err error) {
+	state, err := s.cfg.Reader.State(ctx, step.Hash)
+	if err != nil {
+		return nil, err
+	}
+	ends, _, err := record.NewSteps(s.cfg.Reader).PathEnds(ctx, state)
+	for i, end := range ends {
+		one := joinedPath{PathHead: step.Paths[i]}
+		var said struct{ Summary string }
+		json.Unmarshal(end.Meta, &said) // fields of another type are no summary
+		one.Said = text.Clip(strings.TrimSpace(cmp.Or(said.Summary, end.Text)), maxJoined)
+		if why := step.Failure(one.ID); why != nil {
+			one.Said = why.Message
+		}
+		list = append(list, one)
+	}
+	return list, err
+}
+
+// tab returns the tab of a selection that is shown at first.
+func (c *selection) tab() string {
+	switch {
+	case c.Diff != nil:
+		return "changes"
+	case c.Attempt != nil:
+		return "log"
+	}
+	return "output"
 }
 
 // An activity is what was done in a step, apart from its text.
@@ -96,11 +140,19 @@ func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, driven boo
 // maxPrompt limits how much of a prompt a page shows, in bytes.
 const maxPrompt = 128 << 10
 
+// instructionHead is the heading of the instruction in a prompt.
+const instructionHead = "\n# Now\n\n"
+
 func (c *selection) prompt(text string) {
-	if c.PromptCut = !c.whole && len(text) > maxPrompt; c.PromptCut {
-		text = strings.ToValidUTF8(text[:maxPrompt], "")
+	c.Instruction = text
+	if at := strings.LastIndex(text, instructionHead); at > 0 {
+		c.PromptText, c.Instruction = text[:at+1], text[at+len(instructionHead):]
 	}
-	c.PromptText = text
+	for _, part := range []*string{&c.PromptText, &c.Instruction} {
+		if !c.whole && len(*part) > maxPrompt {
+			*part, c.PromptCut = strings.ToValidUTF8((*part)[:maxPrompt], ""), true
+		}
+	}
 }
 
 // selectStep reads a step. row is the thread whose page it is shown on, or the zero Thread. Long
@@ -125,6 +177,11 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	}
 	if c.Output, err = newOutput(said.Text, v.Meta, c.Task, c.By, said.Plain, c.whole); err != nil {
 		return nil, err
+	}
+	if v.Paths != nil {
+		if c.Joined, err = s.joined(ctx, v.Step); err != nil {
+			return nil, err
+		}
 	}
 	if row.ID != "" {
 		if c.Short, err = s.stepName(ctx, row, v.N); err != nil {
@@ -322,15 +379,62 @@ type doneItem struct {
 	Long bool
 }
 
+// Said reports whether the item is words of the agent.
+func (d doneItem) Said() bool {
+	return d.Kind == agent.EventMessage || d.Kind == agent.EventThought || d.Kind == agent.EventError
+}
+
+// itemVerbs say what an item is, before its text.
+var itemVerbs = map[string]string{agent.EventCommand: "Ran", agent.EventFile: "Edited", agent.EventTool: "Called",
+	agent.EventPlan: "Planned", agent.EventProgress: "Printed"}
+
+// Verb returns what was done, as the beginning of a sentence.
+func (d doneItem) Verb() string { return cmp.Or(itemVerbs[d.Kind], d.Kind) }
+
+// More reports whether the text has more than the line that stands for it.
+func (d doneItem) More() bool { return line(160, d.Text) != strings.TrimSpace(d.Text) }
+
+// How returns how an item ended.
+func (d doneItem) How() string {
+	var parts []string
+	switch {
+	case d.Exit != nil:
+		parts = append(parts, "exit "+strconv.Itoa(*d.Exit))
+	case d.Phase == "started" || d.Phase == "updated":
+		parts = append(parts, "running")
+	case d.Phase != "completed" && d.Phase != "":
+		parts = append(parts, d.Phase)
+	}
+	if n := strings.Count(strings.TrimSpace(d.Output), "\n"); d.Output != "" {
+		parts = append(parts, text.Count(n+1, "line"))
+	}
+	return strings.Join(parts, " · ")
+}
+
 // shownDone limits the activity that a step's page shows: the newest items.
 const shownDone = 500
 
-// doneItems returns an agent's activity, without items that have only begun.
+// doneItems returns an agent's activity, each item as it ended, or as it began.
 func doneItems(items []agent.Event) []doneItem {
 	var out []doneItem
+	at := map[string]int{} // of items that have not ended, in out
 	for _, it := range items {
-		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
-			out = append(out, doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000})
+		if it.Kind == agent.EventUsage {
+			continue
+		}
+		one := doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000}
+		begun := it.Phase == "started" || it.Phase == "updated"
+		if i, ok := at[it.ID]; ok && it.ID != "" {
+			if it.Phase == "updated" {
+				continue
+			}
+			one.N = i
+			out[i] = one
+		} else {
+			out = append(out, one)
+		}
+		if delete(at, it.ID); begun {
+			at[it.ID] = one.N
 		}
 	}
 	return out

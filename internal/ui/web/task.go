@@ -16,14 +16,24 @@ import (
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
-// tabs are the tabs of a task's page.
-var tabs = []string{"overview", "reports", "sessions", "evidence", "events"}
+// tabs are the parts of a task beside its timeline, those of its menu last; stepTabs are those of a chosen step.
+var (
+	tabs     = []string{"overview", "changes", "prompt", "evidence", "reports", "sessions", "events"}
+	stepTabs = []string{"changes", "log", "prompt", "output", "evidence"}
+)
 
-// A taskBody is the page of a task with its current tab.
+// tabWords are the names of tabs that are not called as in the address.
+var tabWords = map[string]string{"overview": "result", "reports": "files", "sessions": "agents"}
+
+// shownTabs is how many of the tabs of a task are always shown; its menu has the others.
+const shownTabs = 4
+
+// A taskBody is the page of a task: its head, its questions, its timeline, and beside it a tab of the task or of
+// what is chosen.
 type taskBody struct {
 	Task         *view.Task
 	Bundle       string
-	Tabs         []string
+	Tabs         []tabLink
 	Tab          string
 	Gates        []gateCard
 	Over, Driven bool
@@ -34,7 +44,12 @@ type taskBody struct {
 	Prompt       string
 	lasting
 	forking
-	overview
+	progress
+	Result    *output
+	Changes   *changes // nil if they are not known yet
+	Strip     timelineSVG
+	Chosen    *selection // nil for a tab of the task
+	Gate      *gateCard  // it is chosen, and open
 	Evidence  proofs
 	Events    []eventLine // newest first
 	Dir       string
@@ -42,9 +57,40 @@ type taskBody struct {
 	Sessions  []session
 }
 
+// A tabLink is a link to a tab.
+type tabLink struct {
+	Text, Link string
+	N          int // of what it has, 0 if that is not said
+	Changes    *diffView
+	Current    bool
+}
+
+// A progress is how many of a task's actions, or of its paths and calls, are done.
+type progress struct {
+	Done, Total int
+	Of          string
+}
+
+// newProgress counts milestones: the actions if there are any.
+func newProgress(list []view.Milestone) progress {
+	p := progress{Of: "actions"}
+	if !slices.ContainsFunc(list, func(m view.Milestone) bool { return m.Action }) {
+		p.Of = "parts"
+	}
+	for _, m := range list {
+		if m.Action == (p.Of == "actions") {
+			p.Total++
+			if m.State == view.MilestoneDone {
+				p.Done++
+			}
+		}
+	}
+	return p
+}
+
 // A forking says how a task is forked.
 type forking struct {
-	Retries bool   // it failed or was cancelled, so it can be retried
+	Retries bool   // it can be retried: it has failed, is cancelled, or is blocked by a failure
 	Fork    string // the step that a fork continues from, "" for none
 	Inside  string // the path that it is a fork of
 }
@@ -55,61 +101,38 @@ type lasting struct {
 	Work    string // of that, while agents worked
 }
 
-// An overview is the content of the first tab.
-type overview struct {
-	Result  *output
-	Changes *changes
-	Running []runningAgent
-	Strip   timelineSVG
-	Chosen  *selection
-}
-
-// A runningAgent is a running agent.
-type runningAgent struct {
-	Name, Link, Since, Text string
-	Asks                    bool
-}
-
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
-	ctx := r.Context()
+	ctx, q := r.Context(), r.URL.Query()
 	rec, err := s.views.Record(ctx, row)
 	if err != nil {
 		return err
 	}
 	v, now := rec.Task(), time.Now()
 	var body taskBody
-	body.Task, body.Tabs, body.Tab, body.Bundle = &v, tabs, r.URL.Query().Get("tab"), row.Bundle.String()
-	if body.Tab == "" {
-		body.Tab = tabs[0]
-	}
-	if !slices.Contains(tabs, body.Tab) {
-		return badRequest("a task's page has no part %q", body.Tab)
-	}
+	body.Task, body.Bundle = &v, row.Bundle.String()
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	took := rec.Times(now)
 	body.Elapsed, body.Work = text.Took(took.Elapsed), text.Took(took.Work)
-	body.Said = s.stopped(row.ID)
+	body.Said, body.progress = s.stopped(row.ID), newProgress(v.Milestones)
 	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}
 	if err := s.fillHead(ctx, &body, rec, now); err != nil {
 		return err
 	}
-	if err := s.fillTab(ctx, &body, rec, r.URL.Query().Get("at")); err != nil {
+	if err := s.fillBody(ctx, &body, rec, q.Get("at"), q.Get("tab"), q.Get("state")); err != nil {
 		return err
 	}
-	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: stateEvents, Body: body}
-	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = allEvents // these tabs show agents' activity
-	}
-	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: allEvents, Body: body}
 	return s.show(w, r, http.StatusOK, "task", p)
 }
 
-// fillHead reads the top of a task's page, the same for all tabs.
+// fillHead reads the top of a task's page.
 func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskRecord, now time.Time) error {
 	row := rec.Root
-	body.Retries = row.Status == store.Failed || row.Status == store.Cancelled
+	body.Dir = taskdir.At(row.Workspace, row.ID).Path()
+	body.Retries = row.Status == store.Failed || row.Status == store.Cancelled ||
+		!body.Driven && body.Task.Display.State == view.DisplayFailed
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
@@ -136,15 +159,96 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskReco
 	return nil
 }
 
-// fillTab reads the content of a tab. at is the selected item of the timeline.
-func (s *Server) fillTab(ctx context.Context, body *taskBody, rec view.TaskRecord, at string) error {
+// fillBody reads the timeline, its lanes in the given state, and what is beside it: the chosen item at, or else a tab.
+func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskRecord, at, tab, state string) error {
+	tl, err := s.views.Timeline(ctx, rec, time.Now())
+	if err != nil {
+		return err
+	}
+	if at == "" && tab == "" && !body.Over {
+		at = defaultSelection(tl, body.Gates)
+	}
+	if !body.Driven || tab == "changes" && at == "" {
+		if body.Changes, err = s.changes(ctx, rec, tl); err != nil {
+			return err
+		}
+	}
+	switch {
+	case at != "":
+		err = s.fillChosen(ctx, body, rec, at, tab)
+	case tab != "" && !slices.Contains(tabs, tab):
+		err = badRequest("a task's page has no part %q", tab)
+	default:
+		body.Tab = cmp.Or(tab, tabs[0])
+		err = s.fillTab(ctx, body, rec)
+	}
+	if err != nil {
+		return err
+	}
+	lanes := laneTexts{titles: map[string]string{}}
+	for _, m := range body.Task.Roster {
+		lanes.titles[m.Thread] = m.Title
+	}
+	if tl.Live {
+		if lanes.doing, err = s.doing(ctx, tl.Task); err != nil {
+			return err
+		}
+	}
+	body.Strip, err = drawTimeline(tl, lanes, at, view.DisplayState(state))
+	return err
+}
+
+// fillChosen reads what is chosen, with its tab.
+func (s *Server) fillChosen(ctx context.Context, body *taskBody, rec view.TaskRecord, at, tab string) error {
+	if tab != "" && !slices.Contains(stepTabs, tab) {
+		return badRequest("what is chosen has no part %q", tab)
+	}
+	if i := slices.IndexFunc(body.Gates, func(g gateCard) bool { return g.G.ID == at }); i >= 0 {
+		body.Gate = &body.Gates[i]
+	}
+	c, err := s.selectItem(ctx, rec, body.Driven, at)
+	if err != nil {
+		return err
+	}
+	body.Chosen, body.Tab = c, cmp.Or(tab, c.tab())
+	if c.Gate != nil {
+		return nil
+	}
+	for _, name := range stepTabs {
+		link := tabLink{Text: name, Link: "/tasks/" + body.Task.ID + "?at=" + at + "&tab=" + name, Current: name == body.Tab}
+		switch name {
+		case "changes":
+			link.Changes = c.Diff
+		case "log":
+			link.N = len(c.Items) + c.Omitted
+		case "evidence":
+			link.N = len(c.Evidence)
+		}
+		body.Tabs = append(body.Tabs, link)
+	}
+	return nil
+}
+
+// fillTab reads the content of a tab of the task.
+func (s *Server) fillTab(ctx context.Context, body *taskBody, rec view.TaskRecord) error {
 	row := rec.Root
+	for i, name := range tabs {
+		if i < shownTabs || name == body.Tab {
+			link := tabLink{Text: cmp.Or(tabWords[name], name), Link: "/tasks/" + row.ID + "?tab=" + name,
+				Current: name == body.Tab}
+			if name == "changes" && body.Changes != nil {
+				link.Changes = body.Changes.Diff
+			}
+			body.Tabs = append(body.Tabs, link)
+		}
+	}
 	dir := taskdir.At(row.Workspace, row.ID)
-	body.Dir = dir.Path()
 	var err error
 	switch body.Tab {
 	case "overview":
-		return s.fillOverview(ctx, body, rec, at)
+		if body.Over {
+			body.Result, err = s.result(ctx, row)
+		}
 	case "evidence":
 		list, err := s.cfg.Dirs.Evidence(ctx, row.ID)
 		if err != nil {
@@ -165,77 +269,21 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, rec view.TaskRecor
 		body.Events = eventLines(events, *body.Task, func(text string) string { return names.In(ctx, text) })
 		slices.Reverse(body.Events)
 	case "sessions":
-		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
-			return err
-		}
+		body.Sessions, err = listSessions(dir, "/tasks/"+row.ID)
 	case "reports":
-		if body.Documents, err = listDocuments(dir, "/tasks/"+row.ID); err != nil {
-			return err
-		}
+		body.Documents, err = listDocuments(dir, "/tasks/"+row.ID)
 	}
-	return nil
+	return err
 }
 
-func (s *Server) fillOverview(ctx context.Context, body *taskBody, rec view.TaskRecord, at string) error {
-	tl, err := s.views.Timeline(ctx, rec, time.Now())
-	if err != nil {
-		return err
-	}
-	if body.Over {
-		if body.Result, err = s.result(ctx, rec.Root); err != nil {
-			return err
+// defaultSelection returns what is chosen at first in a task that has not ended: the first approval that it waits for,
+// else the first running attempt, or the last one to end.
+func defaultSelection(tl view.Timeline, open []gateCard) string {
+	for _, g := range open {
+		if g.G.Kind == store.GateApproval {
+			return g.G.ID
 		}
 	}
-	if !body.Driven {
-		if body.Changes, err = s.changes(ctx, rec, tl); err != nil {
-			return err
-		}
-		if !body.Over && body.Changes.Diff == nil && len(body.Changes.Apart)+len(body.Changes.Kept) == 0 {
-			body.Changes = nil // in an unfinished task, no changes mean nothing yet
-		}
-	}
-	if body.Running, err = s.running(ctx, tl); err != nil {
-		return err
-	}
-	if at == "" {
-		at = defaultSelection(tl)
-	}
-	if at != "" {
-		if body.Chosen, err = s.selectItem(ctx, rec, body.Driven, at); err != nil {
-			return err
-		}
-	}
-	titles := map[string]string{}
-	for _, m := range body.Task.Roster {
-		titles[m.Thread] = m.Title
-	}
-	body.Strip = drawTimeline(tl, titles, at)
-	return nil
-}
-
-// running returns the running agents.
-func (s *Server) running(ctx context.Context, tl view.Timeline) ([]runningAgent, error) {
-	if !tl.Live {
-		return nil, nil
-	}
-	said, err := s.doing(ctx, tl.Task)
-	if err != nil {
-		return nil, err
-	}
-	var out []runningAgent
-	for _, l := range tl.Lanes {
-		for _, b := range l.Bars {
-			if b.Status == store.AttemptRunning {
-				link := "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen"
-				out = append(out, runningAgent{l.Name, link, text.Took(b.To - b.From), said[l.Instance], waits(b)})
-			}
-		}
-	}
-	return out, nil
-}
-
-// defaultSelection returns the default selection in a timeline: the first running attempt, or the last one to end.
-func defaultSelection(tl view.Timeline) string {
 	best, at := "", int64(-1)
 	for _, l := range tl.Lanes {
 		for _, b := range l.Bars {

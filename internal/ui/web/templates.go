@@ -82,5 +82,8 @@ var templateFuncs = template.FuncMap{
 	"tokenSum":  func(u view.Usage) int64 { return u.InputTokens + u.OutputTokens },
 	"attemptN":  attemptN,
 	"question":  view.Question,
-	"prose":     func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
+	"strip": func(g gateCard, chosen *gateCard) gateStrip {
+		return gateStrip{g, chosen != nil && chosen.G.ID == g.G.ID}
+	},
+	"prose": func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }

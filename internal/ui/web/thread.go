@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
@@ -35,19 +36,22 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request, row store.Th
 		Display      view.Display
 		Statuses     map[int]string
 		Texts        map[int]said
+		Plans        map[int]*planCard
 		From         crumb  // what it was forked from
 		By           string // the instance that makes its steps
 		Ended        bool
 		Said         string // why this server stopped working on the task
 		Why          string // why it is blocked, has failed or was cancelled
 	}{By: speaker(row), Ended: row.Ended(), Said: s.stopped(row.Root), V: v, Name: threadName(row), Count: row.Steps,
-		Older: older, Newer: newer, Statuses: map[int]string{}, Texts: map[int]said{}}
+		Older: older, Newer: newer, Statuses: map[int]string{}, Texts: map[int]said{},
+		Plans: map[int]*planCard{}}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
 		if body.Texts[st.N], err = s.said(ctx, st); err != nil {
 			return err
 		}
+		body.Plans[st.N] = parsePlan(strings.TrimSpace(st.Text))
 	}
 	body.Whole = len(v.Steps) == row.Steps
 	end := row.EndedAt

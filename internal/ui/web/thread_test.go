@@ -155,7 +155,7 @@ func TestThreadPages(t *testing.T) {
 		"/threads/" + child.ID: fmt.Sprintf(`<a href="/threads/%s?from=1#s6">Main thread at step 6</a> › inner`,
 			row.ID),
 		"/threads/" + fork.ID:            fmt.Sprintf(`forked from <a href="/threads/%s?from=1#s2">`, row.ID),
-		"/tasks/" + row.ID:               `<li class="in1 `,
+		"/tasks/" + row.ID:               `<li class="in1"`,
 		"/threads/" + row.ID + "?from=3": "in the 9 steps shown",
 	} {
 		if !strings.Contains(pages[page], want) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,8 @@ import (
 
 // Sizes of a timeline, in px. Positions in time are shares of its width, so that it fits any width.
 const (
-	laneTall  = 30
-	barTall   = 14
+	laneTall  = 26
+	barTall   = 17
 	maxIndent = 6
 )
 
@@ -30,7 +31,26 @@ type timelineSVG struct {
 	Cuts    []timelineTick
 	Live    bool
 	Cut     bool
-	Summary string // for screen readers
+	Summary string      // for screen readers
+	States  []laneCount // to filter by, nil if there are few lanes
+	All     int         // lanes, filtered or not
+}
+
+// A laneCount is how many lanes are in a state.
+type laneCount struct {
+	State   view.DisplayState
+	N       int
+	Link    string
+	Current bool
+}
+
+// unfiltered is how many lanes are not worth a filter.
+const unfiltered = 12
+
+// laneTexts describe lanes.
+type laneTexts struct {
+	titles map[string]string // by thread
+	doing  map[string]string // what an instance did last
 }
 
 // A timelineRow is the label of a lane.
@@ -42,6 +62,7 @@ type timelineRow struct {
 	Tokens            int64
 	Cost              int64 // in millionths of a dollar, 0 if no price is known
 	Items             []timelineItem
+	Chosen            bool
 }
 
 // A timelineLine is a line of a lane, or between two.
@@ -61,12 +82,16 @@ type timelineItem struct {
 	Top       int // of a bar
 	Tall      int
 	Lane      int
-	Label     string // inside a bar
+	Label     string // what came of it, in a bar and to its right
+	LabelX    string
+	LabelW    string
+	LabelEnd  bool   // it ends there, left of the bar
 	Words     string // full description
 	Waits     []timelineWait
 	Chosen    bool
 	Hatched   bool
 	at        int64
+	from, to  float64 // shares
 }
 
 type timelineWait struct{ X, W string }
@@ -78,53 +103,50 @@ func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 // rowMiddle returns the vertical position of a lane's line.
 func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
 
-// drawTimeline lays out a timeline. titles are additional descriptions of threads; chosen is the key
-// of the selected item.
-func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) timelineSVG {
-	d := timelineSVG{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
+// drawTimeline lays out a timeline: all lanes, or those in a state. chosen is the key of the selected item.
+func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.DisplayState) (timelineSVG, error) {
+	d := timelineSVG{Live: tl.Live, Cut: tl.Cut, All: len(tl.Lanes)}
+	if err := d.filter(&tl, state); err != nil {
+		return d, err
+	}
+	d.Height = len(tl.Lanes) * laneTall
 	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
-	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
 	for i, l := range tl.Lanes {
-		lane := timelineRow{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
+		lane := timelineRow{Name: l.Name, Title: texts.titles[l.Thread], Link: "/threads/" + l.Thread,
 			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
 			Cost: l.Usage.CostMicroUSD}
 		if len(l.Bars) > 0 {
 			lane.Took = text.Took(l.Work())
 		}
 		y := rowMiddle(i)
-		d.Lines = append(d.Lines, timelineLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
+		if len(l.Bars) == 0 {
+			d.Lines = append(d.Lines, timelineLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
+		}
 		for _, b := range l.Bars {
-			item := timelineItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
-				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
-				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
-				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From}
-			if !b.Step.IsZero() {
-				item.Key = b.Step.String()
-			}
-			switch share := tl.Axis.Place(b.To) - tl.Axis.Place(b.From); {
-			case share < 0.03:
-				item.Label = ""
-			case share < 0.12:
-				item.Class += " narrow"
-			}
-			for _, w := range b.Waits {
-				item.Waits = append(item.Waits, timelineWait{at(w.From), wide(w.From, w.To)})
-			}
-			lane.Items = append(lane.Items, item)
+			lane.Items = append(lane.Items, newBar(tl, l, b, i, texts.doing[l.Instance]))
 		}
 		for _, m := range l.Marks {
+			if m.Kind == view.MarkEnd && len(l.Bars) > 0 {
+				continue // the last bar says it
+			}
 			item := timelineItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
-				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At}
-			if m.Gate != "" && m.Until > m.At {
-				item.Waits = []timelineWait{{at(m.At), wide(m.At, m.Until)}}
+				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At, from: tl.Axis.Place(m.At)}
+			item.to = item.from
+			if m.Gate != "" && m.Until > m.At && len(l.Bars) == 0 {
+				item.Waits = []timelineWait{{at(m.At), percent(tl.Axis.Place(m.Until) - item.from)}}
 			}
 			lane.Items = append(lane.Items, item)
 		}
 		slices.SortStableFunc(lane.Items, func(a, b timelineItem) int { return cmp.Compare(a.at, b.at) })
+		placeLabels(lane.Items)
 		for k := range lane.Items {
 			one := &lane.Items[k]
 			one.Link = "/tasks/" + tl.Task + "?at=" + one.Key + "#chosen"
 			one.Chosen = one.Key == chosen
+			lane.Chosen = lane.Chosen || one.Chosen
+			if one.Shape == "bar" { // the last one stands for the lane
+				lane.Link = one.Link
+			}
 		}
 		d.Items, d.Lanes = append(d.Items, lane.Items...), append(d.Lanes, lane)
 	}
@@ -132,7 +154,102 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) tim
 	d.axis(tl)
 	d.Summary = fmt.Sprintf("Timeline of %s: %d attempts, questions and other steps, in %s of agents and paths.",
 		text.Took(tl.To-tl.From), len(d.Items), text.Count(len(d.Lanes), "lane"))
-	return d
+	return d, nil
+}
+
+// filter counts lanes by state, and removes those that are in another one.
+func (d *timelineSVG) filter(tl *view.Timeline, state view.DisplayState) error {
+	states := []view.DisplayState{view.DisplayNeedsYou, view.DisplayFailed, view.DisplayRunning, view.DisplayDone,
+		view.DisplayQueued, view.DisplayCancelled}
+	if state != "" && !slices.Contains(states, state) {
+		return badRequest("there is no state %q", state)
+	}
+	if len(tl.Lanes) <= unfiltered && state == "" {
+		return nil
+	}
+	counts := map[view.DisplayState]int{}
+	now := map[int]int{} // where a lane is, of those that stay
+	var lanes []view.TimelineLane
+	for i, l := range tl.Lanes {
+		is := laneState(l)
+		if counts[is]++; state == "" || is == state {
+			now[i], lanes = len(lanes), append(lanes, l)
+		}
+	}
+	at := "/tasks/" + tl.Task
+	d.States = append(d.States, laneCount{N: len(tl.Lanes), Link: at, Current: state == ""})
+	for _, one := range states {
+		if counts[one] > 0 || one == state {
+			d.States = append(d.States,
+				laneCount{one, counts[one], at + "?state=" + url.QueryEscape(string(one)), one == state})
+		}
+	}
+	var links []view.Link
+	for _, l := range tl.Links {
+		from, ok1 := now[l.From]
+		to, ok2 := now[l.To]
+		if ok1 && ok2 {
+			l.From, l.To = from, to
+			links = append(links, l)
+		}
+	}
+	tl.Lanes, tl.Links = lanes, links
+	return nil
+}
+
+// newBar returns the bar of an attempt on lane i. doing is what its agent did last.
+func newBar(tl view.Timeline, l view.TimelineLane, b view.Bar, i int, doing string) timelineItem {
+	from, to := tl.Axis.Place(b.From), tl.Axis.Place(b.To)
+	item := timelineItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: percent(from), W: percent(to - from),
+		End: percent(to), Y: rowMiddle(i), Top: rowMiddle(i) - barTall/2, Tall: barTall, Lane: i, Label: barLabel(l, b),
+		Words:   barWords(l, b),
+		Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From,
+		from: from, to: to}
+	if b.Status == store.AttemptRunning && !b.Lost && !waits(b) {
+		item.Label = text.FirstLine(doing, 100)
+	}
+	if !b.Step.IsZero() {
+		item.Key = b.Step.String()
+	}
+	for _, w := range b.Waits {
+		item.Waits = append(item.Waits, timelineWait{percent(tl.Axis.Place(w.From)),
+			percent(tl.Axis.Place(w.To) - tl.Axis.Place(w.From))})
+	}
+	return item
+}
+
+// Shares of a timeline: how much room a label needs, and how much a mark takes.
+const (
+	labelRoom = 0.06
+	markRoom  = 0.015
+)
+
+// placeLabels places the labels of a lane's bars: in the bar and on to the next item, or left of the bar where that has
+// more room.
+func placeLabels(items []timelineItem) {
+	for i := range items {
+		one := &items[i]
+		left, right := 0.0, 1.0
+		if i > 0 {
+			left = items[i-1].to + markRoom
+		}
+		if i+1 < len(items) {
+			right = items[i+1].from - markRoom
+		}
+		start := one.from
+		if one.to-one.from < labelRoom { // beside it
+			start = one.to
+		}
+		switch {
+		case one.Label == "":
+		case right-start < labelRoom && one.from-left > right-start && one.from-left > labelRoom:
+			one.LabelX, one.LabelW, one.LabelEnd = percent(left), percent(one.from-left), true
+		case right-start < labelRoom/2:
+			one.Label = ""
+		default:
+			one.LabelX, one.LabelW = percent(start), percent(right-start)
+		}
+	}
 }
 
 // links draws the lines between lanes, without duplicates.
@@ -165,7 +282,7 @@ func (d *timelineSVG) axis(tl view.Timeline) {
 		}
 		cut := timelineTick{X: percent(p.At), W: percent(p.Width)}
 		if p.To-p.From >= minLabeled {
-			cut.Text = text.Took(p.To - p.From)
+			cut.Text = "⋯ " + text.Took(p.To-p.From)
 			said = append(said, p.At+p.Width/2)
 		}
 		d.Cuts = append(d.Cuts, cut)
@@ -226,9 +343,16 @@ func barStatus(b view.Bar) store.AttemptStatus {
 	return b.Status
 }
 
-// barLabel returns the text in a bar: the role, or the outcome if the lane is already named after the role.
+// barLabel returns what came of a bar, or else who made it, if the lane is not named so.
 func barLabel(l view.TimelineLane, b view.Bar) string {
-	if b.Role != l.Name {
+	switch {
+	case waits(b):
+		return "waits for you"
+	case b.Failure != nil:
+		return text.FirstLine(b.Failure.Message, 100)
+	case b.Said != "":
+		return b.Said
+	case b.Role != l.Name:
 		return b.Role
 	}
 	return b.Outcome

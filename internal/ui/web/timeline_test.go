@@ -18,7 +18,8 @@ func TestTimelineLinks(t *testing.T) {
 		{Class: "fork", X1: "23.000%", X2: "23.000%", Y1: rowMiddle(1), Y2: rowMiddle(4)},
 		{Class: "fork", X1: "3.000%", X2: "3.000%", Y1: rowMiddle(12), Y2: rowMiddle(13)},
 	}
-	if got := drawTimeline(tl, nil, "").Lines; !slices.Equal(got, want) {
-		t.Errorf("lines:\n%v\nwant:\n%v", got, want)
+	d, err := drawTimeline(tl, laneTexts{}, "", "")
+	if err != nil || !slices.Equal(d.Lines, want) {
+		t.Errorf("lines: %v\n%v\nwant:\n%v", err, d.Lines, want)
 	}
 }

@@ -67,6 +67,7 @@ reason: null
 display:
   state: needs you
   reason: read wants to run ` + "`make | install`" + `
+dismissed: false
 controller: null
 goOn: ""
 steps: 2

@@ -74,6 +74,7 @@
         reachable();
         const n = document.getElementById("waiting"), m = doc.getElementById("waiting");
         if (n && m) n.textContent = m.textContent;
+        document.title = doc.title;
       }
     } catch { /* the stream says that the server is gone */ }
     asking = false;
@@ -140,6 +141,19 @@
     const button = e.target.closest("form button[type=button][data-api]");
     if (button && e.detail < 2) send(button.form, button);
   });
+  // An answer is held for five seconds, in which it can be taken back. Another answer sends it, and so does leaving.
+  let held = null;
+  function hold(what) {
+    if (held) held(true);
+    return new Promise((done) => {
+      const end = (sent) => { clearTimeout(timer); held = null; tell(""); done(sent); };
+      const timer = setTimeout(end, 5000, true);
+      held = end;
+      tell(what + ". Sent in five seconds.", () => end(false));
+    });
+  }
+  addEventListener("pagehide", () => { if (held) held(true); });
+
   async function send(form, button) {
     if (busy.has(form)) return;
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
@@ -151,9 +165,14 @@
     busy.add(form);
     if (!bare) for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
     buttons.forEach((b) => { b.disabled = true; });
+    const path = button && button.dataset.api || form.dataset.api;
+    if (path.startsWith("/api/v1/gates/") && !await hold((button || form.querySelector("button")).textContent)) {
+      busy.delete(form);
+      buttons.forEach((b) => { b.disabled = false; });
+      return;
+    }
     try {
-      const path = button && button.dataset.api || form.dataset.api;
-      const r = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      const r = await fetch(path, { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
       const text = await r.text();
       let v;
       try { v = JSON.parse(text); } catch { throw new Error(text || r.statusText); }
@@ -174,17 +193,43 @@
   }
 
   // What became of the last thing that was done: it stays until it is closed, or the next one is done.
-  function tell(text) {
+  function tell(text, undo) {
     const notice = document.getElementById("notice");
     notice.textContent = "";
     if (!text) return;
     const p = notice.appendChild(document.createElement("p")), close = document.createElement("button");
     p.appendChild(document.createElement("span")).textContent = text;
     close.type = "button";
-    close.textContent = "✕";
-    close.setAttribute("aria-label", "Close");
-    close.addEventListener("click", () => { notice.textContent = ""; });
+    close.textContent = undo ? "Undo" : "✕";
+    if (!undo) close.setAttribute("aria-label", "Close");
+    close.addEventListener("click", undo || (() => { notice.textContent = ""; }));
     p.appendChild(close);
+  }
+
+  // A key answers only what was seen to its end, unchanged and on the screen for a second. The form is its end.
+  const looked = new Map();
+  function look() {
+    for (const card of document.querySelectorAll(".asked[data-digest]")) {
+      const id = card.id + card.dataset.digest, form = card.querySelector("form.answer");
+      if (!looked.has(id) || document.hidden) looked.set(id, { since: performance.now(), end: false });
+      const at = form && form.getBoundingClientRect(), around = card.parentElement.getBoundingClientRect();
+      if (at && at.height && at.bottom > 0 && at.top < Math.min(innerHeight, around.bottom)) looked.get(id).end = true;
+    }
+  }
+  setInterval(look, 250);
+  function answerBy(key) {
+    const card = document.querySelector(".inbox .asked[data-digest]");
+    if (!card) return;
+    if (key === "e") {
+      const edit = card.querySelector("details[data-key=edit]");
+      if (edit) { edit.open = true; edit.querySelector("textarea").focus(); }
+      return;
+    }
+    const seen = looked.get(card.id + card.dataset.digest), button = card.querySelector(`[data-key-of=${key}]`);
+    if (!button || button.disabled) return;
+    if (!seen || !seen.end) tell("Look at all of it first: a key counts once its end was on the screen.");
+    else if (performance.now() - seen.since < 1000) tell("It was on the screen for less than a second. Press again.");
+    else button.click();
   }
 
   // What scrolls by itself can be reached by the keyboard.
@@ -224,9 +269,13 @@
     if (e.key === "j" || e.key === "k") {
       const rows = [...document.querySelectorAll("main [data-row]")].map((r) => r.querySelector("a.title, h3[tabindex]") || r.querySelector("a")).filter(Boolean);
       if (!rows.length) return;
-      const at = rows.indexOf(document.activeElement);
-      rows[Math.min(rows.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))].focus();
+      const chosen = rows.findIndex((r) => r.closest(".inbox") && r.hasAttribute("aria-current"));
+      const at = chosen >= 0 ? chosen : rows.indexOf(document.activeElement);
+      const to = rows[Math.min(rows.length - 1, Math.max(0, at + (e.key === "j" ? 1 : -1)))];
+      to.focus();
+      if (to.closest(".listing")) to.click();
     }
+    if (/^[ades]$/.test(e.key)) answerBy(e.key);
   });
   document.addEventListener("plait:again", refresh); // other scripts ask for the page anew
   document.addEventListener("toggle", reachable, true);

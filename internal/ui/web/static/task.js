@@ -45,20 +45,23 @@
   addEventListener("pointerup", () => { if (held) held.p.classList.remove("held"); held = null; });
   document.addEventListener("dragstart", (e) => { if (e.target.closest && e.target.closest(".plot")) e.preventDefault(); });
 
-  // What is chosen stands in the address, and the page is drawn anew with it.
+  // What is chosen, a tab and a filter stand in the address, and the page is drawn anew with it.
   function choose(a) {
     history.pushState(null, "", a.getAttribute("href").replace("#chosen", ""));
     for (const o of items()) { o.classList.toggle("chosen", o === a); o.setAttribute("tabindex", o === a ? "0" : "-1"); }
+    const beside = document.querySelector(".beside > .content");
+    if (beside) beside.scrollTop = 0;
     again();
+    if (pane() && matchMedia("(max-width: 71.99rem)").matches && a.hash === "#chosen") document.getElementById("chosen").scrollIntoView();
   }
-  addEventListener("popstate", () => { if (pane()) again(); });
+  addEventListener("popstate", () => { if (document.querySelector(".panes")) again(); });
   document.addEventListener("click", (e) => {
     const button = e.target.closest("[data-zoom]");
     if (button) { by(button.dataset.zoom); return; }
     const verify = e.target.closest("[data-verify]");
     if (verify && !e.ctrlKey && !e.metaKey && !e.shiftKey) { e.preventDefault(); check(verify); return; }
-    for (const d of document.querySelectorAll(".drop[open]")) if (!d.contains(e.target)) d.open = false;
-    const a = e.target.closest("svg.timeline .item");
+    const a = e.target.closest("[data-here]");
+    for (const d of document.querySelectorAll(".drop[open]")) if (a || !d.contains(e.target)) d.open = false;
     if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
     e.preventDefault();
     if (!moved) { a.focus({ preventScroll: true }); choose(a); }
