@@ -172,15 +172,13 @@ type Place struct {
 type Request struct {
 	Place
 
-	Prompt string
-	// Instruction is the part of Prompt that says what to do now.
-	Instruction string
-	Dir         string // working directory, absolute
-	Access      Access
-	Schema      json.RawMessage // JSON Schema of the output's meta, or nil
-	Session     string          // vendor session to continue, or ""
-	From        *Branch         // vendor session to branch off from, or nil
-	Shaped      bool            // the prompt asks for the form of Shaper
+	Prompt  string
+	Dir     string // working directory, absolute
+	Access  Access
+	Schema  json.RawMessage // JSON Schema of the output's meta, or nil
+	Session string          // vendor session to continue, or ""
+	From    *Branch         // vendor session to branch off from, or nil
+	Shaped  bool            // the prompt asks for the form of Shaper
 
 	// Ask asks a person and returns the answer. It may be called concurrently. Nil means that no person can
 	// answer: every answer is no.
@@ -257,6 +255,9 @@ type Desk struct {
 // Objects is the file in a desk's Context with the objects that the agent can read by hash. Each
 // is a line with its hash and its size, followed by its bytes and a line feed.
 const Objects = "objects"
+
+// Instruction is the file in a desk's Context with the part of the prompt that says what to do now.
+const Instruction = "instruction.md"
 
 // A Process identifies a running process, even if its id is reused.
 type Process struct {

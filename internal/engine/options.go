@@ -10,7 +10,16 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
+
+// A Resumption is what a request asks for, besides resuming a task or passing on its text.
+type Resumption struct {
+	Full    bool           `json:"full,omitempty"` // from older versions: Options.Context is record.ContextFull
+	Options record.Options `json:"options"`        // override those the task was started with
+
+	About *thread.Comment `json:"about,omitempty"` // of input: the lines that it is about
+}
 
 // limitsOf returns the limits of a thread.
 func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {

@@ -13,14 +13,6 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A Resumption is what a request asks for, besides resuming a task or passing on its text.
-type Resumption struct {
-	Full    bool           `json:"full,omitempty"` // from older versions: Options.Context is record.ContextFull
-	Options record.Options `json:"options"`        // override those the task was started with
-
-	About *thread.Comment `json:"about,omitempty"` // of input: the lines that it is about
-}
-
 // applyRequests does what people asked of a task, as far as possible now, and reports whether it did anything.
 // Input comes first: if it moves a thread on, the thread is not retried.
 func (e *Engine) applyRequests(ctx context.Context, root store.Thread, held *ownership) (bool, error) {

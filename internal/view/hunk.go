@@ -8,6 +8,17 @@ import (
 	"unicode/utf8"
 )
 
+// A FilePatch is what a patch changes in one file.
+type FilePatch struct {
+	Path, From     string // From is set if it was renamed
+	What           string // added, deleted, renamed, changed
+	Mode           string // "100644 → 100755" if that changed
+	Added, Removed int    // lines
+	Binary         bool
+	Hunks          []Hunk
+	Rest           string // lines that are no part of a unified diff
+}
+
 // The kinds of lines in a hunk.
 const (
 	LineSame    = ' '

@@ -5,17 +5,6 @@ import (
 	"strings"
 )
 
-// A FilePatch is what a patch changes in one file.
-type FilePatch struct {
-	Path, From     string // From is set if it was renamed
-	What           string // added, deleted, renamed, changed
-	Mode           string // "100644 → 100755" if that changed
-	Added, Removed int    // lines
-	Binary         bool
-	Hunks          []Hunk
-	Rest           string // lines that are no part of a unified diff
-}
-
 // SplitPatch splits a unified diff, as git or an agent writes it, into files. Nothing that could be meant as a change
 // is left out: what it cannot read is the Rest of the file before it, or of a first one without a path.
 func SplitPatch(patch string) []FilePatch {

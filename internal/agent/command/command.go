@@ -3,8 +3,8 @@
 //
 // It takes an argument vector and a Request. The program runs in the request's
 // directory with the prompt on stdin and the environment of [proc.Environ], to
-// which PLAIT_PROMPT is added, the request's instruction, unless it is too long
-// for a variable. The result is what it printed. Laws:
+// which PLAIT_PROMPT is added, what the desk's file of that has, unless it is too
+// long for a variable. The result is what it printed. Laws:
 //
 //   - No shell and no templates: argv is what the configuration says.
 //   - Stdout is the transcript: it goes to the desk's raw log byte for byte,
@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +43,18 @@ type Config struct {
 // maxInstruction is the longest instruction, in bytes, that a program also gets in a variable: Linux limits each to
 // 128 KiB.
 const maxInstruction = 100 << 10
+
+// instruction returns what to do now as a variable, if there is such a file and a variable can have it.
+func instruction(desk agent.Desk) []string {
+	if desk.Context == "" {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(desk.Context, agent.Instruction))
+	if err != nil || len(data) > maxInstruction || hasNUL(string(data)) {
+		return nil
+	}
+	return []string{"PLAIT_PROMPT=" + string(data)}
+}
 
 // An Agent runs one program per attempt. It may be used concurrently.
 type Agent struct {
@@ -104,11 +117,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
-	given := req.Env
-	if len(req.Instruction) <= maxInstruction && !hasNUL(req.Instruction) {
-		given = append(slices.Clone(given), "PLAIT_PROMPT="+req.Instruction)
-	}
-	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, given, req.Tag))
+	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, slices.Concat(req.Env, instruction(req.Desk)), req.Tag))
 	program := name
 	var se *proc.StartError
 	if req.Wrap != nil { // what wraps a program that is missing would exit with a code of its own

@@ -152,7 +152,10 @@ func TestInstruction(t *testing.T) {
 	for instruction, want := range map[string]string{"": "", "add; $(1)": "add; $(1)", long: long,
 		long + "x": "canary", "a\x00b": "canary"} {
 		req, _, _ := request(t)
-		req.Instruction = instruction
+		req.Desk.Context = t.TempDir()
+		if err := os.WriteFile(filepath.Join(req.Desk.Context, agent.Instruction), []byte(instruction), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		got, err := a.Run(t.Context(), req, ignore)
 		if err != nil || !strings.Contains("\n"+string(got.Output), "\nPLAIT_PROMPT="+want+"\n") {
 			t.Errorf("%.20q: it does not get %.20q: %v", instruction, want, err)

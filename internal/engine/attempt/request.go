@@ -38,7 +38,7 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 	req = agent.Request{
 		Place: agent.Place{Task: r.c.Row.Task, Thread: r.c.Row.ID, Role: r.row.Role, Attempt: r.row.ID,
 			Visit: r.c.Visits[r.row.Role], Try: r.p.tries.n},
-		Prompt: r.p.Prompt.Text, Instruction: r.p.given.Instruction, Dir: dir, Access: agent.Access(r.p.Role.Access),
+		Prompt: r.p.Prompt.Text, Dir: dir, Access: agent.Access(r.p.Role.Access),
 		Schema: r.p.Role.Frontmatter, Session: r.p.in.Session, From: r.p.in.From, Shaped: r.p.shaped,
 		Home: r.e.cfg.Host.home(r.c.Row.Task), Scratch: scratch, Desk: desk, Tag: r.row.Tag, Env: env,
 		Limits: agent.Limits{Timeout: timeout, Idle: r.p.worker.Idle},

@@ -77,7 +77,7 @@ type Attempt struct {
 
 // Given is what an attempt is given to read.
 type Given struct {
-	Instruction string // what to do now: the part of the prompt that no other step has
+	instruction string // what to do now: the part of the prompt that no other step has
 	attachments []agent.Attachment
 	inputs      []input
 	results     []input // of the actions that a planner planned
@@ -107,7 +107,7 @@ func (b *Briefer) Brief(ctx context.Context, a Attempt, draft *prompt.Draft) (gi
 	if err := b.instruct(ctx, a, draft); err != nil {
 		return given, err
 	}
-	given.Instruction = draft.Route
+	given.instruction = draft.Route
 	draft.Questions, err = b.questions(ctx, a.At)
 	return given, err
 }

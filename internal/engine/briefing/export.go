@@ -77,7 +77,7 @@ func (b *Briefer) Export(ctx context.Context, at *record.Position, x Export, des
 
 // given writes the files that an attempt is given.
 func (e *exporter) given(ctx context.Context, g Given) error {
-	if err := e.desk.Keep("instruction.md", []byte(g.Instruction)); err != nil {
+	if err := e.desk.Keep(agent.Instruction, []byte(g.instruction)); err != nil {
 		return err
 	}
 	for _, in := range slices.Concat(g.inputs, g.results) {

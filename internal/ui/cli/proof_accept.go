@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/verify"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // An accepted is what proof accept prints.
@@ -51,20 +52,9 @@ not look like the original with another history.`,
 			if err != nil {
 				return err
 			}
-			known, err := w.view().History(ctx, a.keptOf(w.store, w.home))
+			known, witnesses, err := a.sightings(ctx, w, args)
 			if err != nil {
 				return err
-			}
-			witnesses, err := a.witnessed(ctx, w)
-			if err != nil {
-				return err
-			}
-			for _, file := range args {
-				c, err := w.namedCheckpoint(ctx, file)
-				if err != nil {
-					return err
-				}
-				witnesses = append(witnesses, testimony{text.Safe(file), c})
 			}
 			seen, head := seenOf(known, witnesses), history.Checkpoint{Origin: known.Log, Size: known.Size, Root: known.Root}
 			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: seen, Accepts: a.accepting})
@@ -107,6 +97,26 @@ not look like the original with another history.`,
 	cmd.Flags().BoolVar(&isCopy, "copy", false, "the record is a copy, and a log of its own from now on")
 	cmd.Flags().StringVar(&key, "key", "", "your SSH key: its `file`, or the public one if an agent has it")
 	return cmd
+}
+
+// sightings returns what is known of the log here, and what the witnesses have seen of it, with the checkpoints in files.
+func (a *app) sightings(ctx context.Context, w *workplace, files []string) (view.History, []testimony, error) {
+	known, err := w.view().History(ctx, a.keptOf(w.store, w.home))
+	if err != nil {
+		return known, nil, err
+	}
+	witnesses, err := a.witnessed(ctx, w)
+	if err != nil {
+		return known, nil, err
+	}
+	for _, file := range files {
+		c, err := w.namedCheckpoint(ctx, file)
+		if err != nil {
+			return known, nil, err
+		}
+		witnesses = append(witnesses, testimony{text.Safe(file), c})
+	}
+	return known, witnesses, nil
 }
 
 // diverged returns what is to be accepted of the heads that were seen and that the log does not continue: the longest

@@ -53,24 +53,14 @@ Without a terminal to confirm on, --yes is required.`,
 				return a.print(cmd, map[string]any{"removed": []string{}, "steps": 0},
 					func(out page) { out.line("%s", a.nothingHere("tasks", true)) })
 			}
-			names, lost := make(map[string]string), make(map[string][]control.Worktree)
-			proofs := make(map[string]int)
+			going := make(map[string]removal)
 			var ids, lines []string
 			for _, row := range rows {
-				names[row.ID] = w.view().Names().Of(ctx, row)
-				ids = append(ids, row.ID)
-				if lost[row.ID], err = w.keptTrees(ctx, row); err != nil {
+				r, err := w.removal(ctx, row)
+				if err != nil {
 					return err
 				}
-				for _, t := range lost[row.ID] {
-					lines = append(lines, worktreeLine(t))
-				}
-				if proofs[row.ID], err = w.proofs(ctx, row.ID); err != nil {
-					return err
-				}
-				if n := proofs[row.ID]; n > 0 {
-					lines = append(lines, names[row.ID]+": "+provenLine(n))
-				}
+				going[row.ID], ids, lines = r, append(ids, row.ID), append(lines, r.warnings()...)
 			}
 			if err := a.confirmRemoval(ctx, w, rows, lines, yes); err != nil {
 				return err
@@ -80,21 +70,7 @@ Without a terminal to confirm on, --yes is required.`,
 				if err != nil {
 					return err
 				}
-				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept),
-					"worktrees": lost[row.ID], "proofs": proofs[row.ID]}
-				return a.print(cmd, removed, func(out page) {
-					out.line(a.says("removed %s; free its space with: plait gc"), names[row.ID])
-					for _, t := range lost[row.ID] {
-						out.line("removed %s", worktreeLine(t))
-					}
-					if n := proofs[row.ID]; n > 0 {
-						out.line("%s", provenLine(n))
-					}
-					for _, b := range kept {
-						out.line("kept branch %s, which is %s; remove it with: git branch -D %[1]s", text.Safe(b.Name),
-							branchState(b))
-					}
-				})
+				return a.printRemoved(cmd, row, going[row.ID], kept)
 			})
 		},
 	}
@@ -106,9 +82,53 @@ Without a terminal to confirm on, --yes is required.`,
 	return cmd
 }
 
-// provenLine says what becomes of proofs of a task that is removed.
-func provenLine(n int) string {
-	return text.Count(n, "proof") + " of it can still be checked, but not made again"
+// A removal is what goes with a task that is removed, or is left of it.
+type removal struct {
+	name   string
+	lost   []control.Worktree // that have what could not be merged
+	proofs int                // that name the task
+}
+
+func (w *workplace) removal(ctx context.Context, row store.Thread) (r removal, err error) {
+	r.name = w.view().Names().Of(ctx, row)
+	if r.lost, err = w.keptTrees(ctx, row); err == nil {
+		r.proofs, err = w.proofs(ctx, row.ID)
+	}
+	return r, err
+}
+
+// warnings returns what to tell a person before.
+func (r removal) warnings() (lines []string) {
+	for _, t := range r.lost {
+		lines = append(lines, worktreeLine(t))
+	}
+	if r.proofs > 0 {
+		lines = append(lines, r.name+": "+r.proven())
+	}
+	return lines
+}
+
+// proven says what becomes of the proofs.
+func (r removal) proven() string {
+	return text.Count(r.proofs, "proof") + " of it can still be checked, but not made again"
+}
+
+// printRemoved says that a task was removed, and which branches stay.
+func (a *app) printRemoved(cmd *cobra.Command, row store.Thread, r removal, kept []control.Branch) error {
+	data := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept), "worktrees": r.lost,
+		"proofs": r.proofs}
+	return a.print(cmd, data, func(out page) {
+		out.line(a.says("removed %s; free its space with: plait gc"), r.name)
+		for _, t := range r.lost {
+			out.line("removed %s", worktreeLine(t))
+		}
+		if r.proofs > 0 {
+			out.line("%s", r.proven())
+		}
+		for _, b := range kept {
+			out.line("kept branch %s, which is %s; remove it with: git branch -D %[1]s", text.Safe(b.Name), branchState(b))
+		}
+	})
 }
 
 // toRemove finds the tasks that were named. If none were, it finds those with a status ("" is any) that ended before a

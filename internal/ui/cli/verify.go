@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,38 +64,13 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 					return err
 				}
 			}
-			known, err := w.view().History(ctx, a.keptOf(w.store, w.home))
-			if err != nil {
-				return err
-			}
-			witnesses, err := a.witnessed(ctx, w)
+			known, witnesses, err := a.sightings(ctx, w, nil)
 			if err != nil {
 				return err
 			}
 			cfg.Seen = seenOf(known, witnesses)
 			heap.UseDefaults()
-			var report verify.Report
-			switch {
-			case len(args) == 0:
-				report, err = verify.All(ctx, cfg)
-			default:
-				row, threadErr := w.threadID(ctx, args[0])
-				if threadErr == nil {
-					report, err = verify.Thread(ctx, cfg, row.ID)
-					break
-				}
-				if !errors.Is(threadErr, store.ErrNotFound) {
-					return threadErr
-				}
-				var h dag.Hash
-				h, err = findObject(ctx, w.store, args[0])
-				switch {
-				case err == nil:
-					report, err = verify.Object(ctx, cfg, h)
-				case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
-					err = threadErr // not a hash: an id was meant
-				}
-			}
+			report, err := w.verified(ctx, cfg, args)
 			if err != nil {
 				return err
 			}
@@ -108,6 +84,28 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 	cmd.Flags().StringVar(&repo, "repo", "", "the bundle must be of HEAD in this `directory`")
 	cmd.MarkFlagDirname("repo")
 	return cmd
+}
+
+// verified verifies the thread or object that was named, or else the whole record.
+func (w *workplace) verified(ctx context.Context, cfg verify.Config, args []string) (verify.Report, error) {
+	if len(args) == 0 {
+		return verify.All(ctx, cfg)
+	}
+	row, threadErr := w.threadID(ctx, args[0])
+	switch {
+	case threadErr == nil:
+		return verify.Thread(ctx, cfg, row.ID)
+	case !errors.Is(threadErr, store.ErrNotFound):
+		return verify.Report{}, threadErr
+	}
+	h, err := findObject(ctx, w.store, args[0])
+	switch {
+	case err == nil:
+		return verify.Object(ctx, cfg, h)
+	case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
+		return verify.Report{}, threadErr // not a hash: an id was meant
+	}
+	return verify.Report{}, err
 }
 
 // writeReport prints what verify found. known and the checkpoints of witnesses are what the log was compared with.

@@ -38,11 +38,9 @@ type selection struct {
 	Agents []string // agents to choose from for the fork
 	Output *output
 	activity
-	Joined []joinedPath
-	Calls  string // URL of its model calls, "" if they are not recorded
-	Alone  bool   // shown on a separate page
-	Read   bool
-	whole  bool // nothing is shortened
+	Alone bool // shown on a separate page
+	Read  bool
+	whole bool // nothing is shortened
 }
 
 // A shownPrompt is an agent's prompt, possibly shortened for a page: the instruction, and what is said before it.
@@ -99,7 +97,9 @@ type activity struct {
 	DiffWhy  string
 	Evidence []crumb
 	Items    []doneItem
-	Omitted  int // number of items before Items
+	Joined   []joinedPath
+	Calls    string // URL of its model calls, "" if they are not recorded
+	Omitted  int    // number of items before Items
 	Failures []string
 }
 

@@ -45,11 +45,16 @@ type taskBody struct {
 	lasting
 	forking
 	progress
+	Changes *changes // nil if they are not known yet
+	Strip   timelineSVG
+	Chosen  *selection // nil for a tab of the task
+	Gate    *gateCard  // it is chosen, and open
+	tabContent
+}
+
+// A tabContent is what a tab of a task shows.
+type tabContent struct {
 	Result    *output
-	Changes   *changes // nil if they are not known yet
-	Strip     timelineSVG
-	Chosen    *selection // nil for a tab of the task
-	Gate      *gateCard  // it is chosen, and open
 	Evidence  proofs
 	Events    []eventLine // newest first
 	Dir       string

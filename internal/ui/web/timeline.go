@@ -90,8 +90,13 @@ type timelineItem struct {
 	Waits     []timelineWait
 	Chosen    bool
 	Hatched   bool
-	at        int64
-	from, to  float64 // shares
+	timelineSpan
+}
+
+// A timelineSpan is where an item is.
+type timelineSpan struct {
+	at       int64
+	from, to float64 // shares
 }
 
 type timelineWait struct{ X, W string }
@@ -130,7 +135,7 @@ func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.D
 				continue // the last bar says it
 			}
 			item := timelineItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
-				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At, from: tl.Axis.Place(m.At)}
+				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), timelineSpan: timelineSpan{at: m.At, from: tl.Axis.Place(m.At)}}
 			item.to = item.from
 			if m.Gate != "" && m.Until > m.At && len(l.Bars) == 0 {
 				item.Waits = []timelineWait{{at(m.At), percent(tl.Axis.Place(m.Until) - item.from)}}
@@ -203,8 +208,9 @@ func newBar(tl view.Timeline, l view.TimelineLane, b view.Bar, i int, doing stri
 	item := timelineItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: percent(from), W: percent(to - from),
 		End: percent(to), Y: rowMiddle(i), Top: rowMiddle(i) - barTall/2, Tall: barTall, Lane: i, Label: barLabel(l, b),
 		Words:   barWords(l, b),
-		Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From,
-		from: from, to: to}
+		Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b),
+
+		timelineSpan: timelineSpan{b.From, from, to}}
 	if b.Status == store.AttemptRunning && !b.Lost && !waits(b) {
 		item.Label = text.FirstLine(doing, 100)
 	}
