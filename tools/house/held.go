@@ -9,9 +9,10 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {98_700, "there are several ways to do one thing: to read definitions, to draw texts, to run agent " +
-		"programs"},
-	"engine+app": {18_280, "a process drives by a loop of its own and a team by a queue: decision 0019"},
+	"lines of code": {107_000, "proof of a change (attest, blame, bisect) and the screens came; there are several ways " +
+		"to do one thing: to read definitions, to draw texts, to run agent programs"},
+	"engine+app": {21_800, "attest, blame and bisect are rooms of app; a process drives by a loop of its own and a team " +
+		"by a queue: decision 0019"},
 	"run: hops": {65, "four hops only pass on (OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
 		"others decide, keep or make something, and to join them would make longer functions"},
 	"run: changes of room": {37, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
