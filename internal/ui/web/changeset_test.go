@@ -106,7 +106,7 @@ func sample(t testing.TB) (before, after map[string]string) {
 // changesOf returns the address of the page of what a task changed.
 func (s *site) changesOf(row store.Thread) string {
 	s.t.Helper()
-	body := s.get("/tasks/" + row.ID).body
+	body := s.get("/tasks/" + row.ID + "?tab=changes").body
 	at := regexp.MustCompile(`/threads/[^/"]*/changes\?[^"]*`).FindString(body)
 	if at == "" {
 		s.t.Fatalf("there is no link to the changes: %s", body)
@@ -123,7 +123,7 @@ func TestChanges(t *testing.T) {
 	at := s.changesOf(row)
 	file := func(name string) string { return at + "&file=" + url.QueryEscape(name) }
 	for path, want := range map[string][]string{
-		"/tasks/" + row.ID: {"9 files changed", `>mend</span>`, `data-path="new.py"`},
+		"/tasks/" + row.ID + "?tab=changes": {"9 files changed", `>mend</span>`, `data-path="new.py"`},
 		at: {`<span class="n w">8080</span>`, `<span class="n w">80</span>`, `<span class="tag">deleted</span>`,
 			"docs/from.txt → docs/", "A binary file", "97 unchanged lines", `<span class="c"># ours</span>`,
 			`<span class="s">&#34;&#34;&#34;Adds.</span>`, `<span class="s">In two lines.&#34;&#34;&#34;</span>`,
@@ -254,7 +254,7 @@ func TestReasonOfDenial(t *testing.T) {
 	row := h.run(gated, "Release")
 	h.asksMore(row)
 	b := h.open("").browse()
-	b.visit("/tasks/" + row.ID)
+	b.visit("/tasks/" + row.ID + "?at=g-0000000001")
 	js[string](b, `(document.querySelector('#gate-g-0000000001 [data-path="sum.go"] a[data-line="2"]').click(), "")`)
 	b.waits(`document.activeElement.matches(".writing textarea")`)
 	js[string](b, `(document.activeElement.value = "Why not all?", document.querySelector(".writing [data-use]").click(), "")`)
@@ -280,7 +280,7 @@ func TestHostileChanges(t *testing.T) {
 	s := h.open("")
 	at, seen := s.changesOf(row), shown{}
 	b := s.browse()
-	b.harmless(seen, "/tasks/"+row.ID, at, at+"&diff=split")
+	b.harmless(seen, "/tasks/"+row.ID+"?tab=changes", at, at+"&diff=split")
 	if lacks := seen.lacks("name", "line"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)
 	}

@@ -139,8 +139,8 @@ const harmlessPage = `(() => {
   if (window.xss !== undefined) wrong.push("a script ran");
   none("scripts", count("script") - 4);
   none("elements", count("main :is(script,iframe,img,image,use,foreignObject,object,embed,base,meta,style,link,video,audio,source,math,template,dialog,plaintext,marquee,animate,set)"));
-  none("drawings", count("main svg:not(.plot > svg.timeline):not(svg.timeline svg):not(.flowmap > svg.graph)"));
-  none("elements in drawings", count("svg.timeline *:not(svg,a,path,rect,circle,line,title,text)") +
+  none("drawings", count("main svg:not(.plot > svg.timeline):not(svg.timeline svg):not(.flowmap > svg.graph):not(.costs svg)"));
+  none("elements in drawings", count("svg.timeline *:not(svg,a,path,rect,circle,line,title,text)") + count(".costs svg *:not(rect)") +
 	count("svg.graph *:not(g,path,polygon,title,text,rect,a)"));
   none("names in prose", count(".prose :is([id],[name],[class]:not(span.failed),form,input,button,svg)"));
   for (const e of document.querySelectorAll("body *")) for (const a of e.attributes)
