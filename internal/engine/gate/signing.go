@@ -92,8 +92,16 @@ func (s *Service) checkSigned(ctx context.Context, g store.Gate) error {
 	if g.Signature == "" {
 		return invalid("%s: the answer must be signed by a person", displayName(g))
 	}
+	log, err := s.cfg.Store.Log(ctx)
+	if err != nil {
+		return err
+	}
 	signed, key, err := history.OpenApproval(g)
-	if err == nil {
+	switch origin := history.Origin(log.Origin); {
+	case err != nil:
+	case signed.Origin != origin: // a copy of this record has the same questions
+		err = fmt.Errorf("it was made for the log %s, not for %s", signed.Origin, origin)
+	default:
 		err = s.cfg.Signing.Counts(ctx, key, time.UnixMilli(signed.At))
 	}
 	if err != nil {

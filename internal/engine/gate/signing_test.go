@@ -27,10 +27,18 @@ func sshKey(t *testing.T, n byte) ssh.Signer {
 	return s
 }
 
+const logID = "01KDVDTC00000000000000000A"
+
+// logHead is a head of the log that answers are signed with.
+var logHead = history.Checkpoint{Origin: history.Origin(logID)}
+
 // newSignedDesk returns a desk where answers must be signed by key 1, and a service on the same store through which the
 // person signs. asked counts how often they are asked to.
 func newSignedDesk(t *testing.T) (d *desk, person *gate.Service, asked *int) {
 	d, asked = newDesk(t), new(int)
+	if err := d.store.SetOrigin(t.Context(), logID); err != nil {
+		t.Fatal(err)
+	}
 	counts := func(_ context.Context, key ssh.PublicKey, at time.Time) error {
 		_, err := sshsig.Signers{{Principals: "ada", Key: sshKey(t, 1).PublicKey()}}.Find(key, history.NamespaceApproval, at)
 		return err
@@ -49,7 +57,7 @@ func TestUnsignedAnswers(t *testing.T) {
 	signed := func(g store.Gate, n byte, change func(*store.Gate)) string {
 		g.State, g.Grant, g.AnsweredAt, g.Text = store.GateApproved, store.GrantOnce, 2000, "ok"
 		change(&g)
-		s, err := history.NewApproval(g, history.Checkpoint{}).Sign(sshKey(t, n))
+		s, err := history.NewApproval(g, logHead).Sign(sshKey(t, n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,6 +98,15 @@ func TestUnsignedAnswers(t *testing.T) {
 		"with other words": {func(g store.Gate) gate.Answer {
 			return gate.Answer{Approve: true, Text: "no", Via: store.ViaAPI, Signature: signed(g, 1, same)}
 		}, "of another text"},
+		"in a copy of the record": {func(g store.Gate) gate.Answer {
+			g.State, g.Grant, g.AnsweredAt, g.Text = store.GateApproved, store.GrantOnce, 2000, "ok"
+			s, err := history.NewApproval(g, history.Checkpoint{Origin: history.Origin("01KDVDTC00000000000000000B")}).Sign(
+				sshKey(t, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI, Signature: string(s)}
+		}, "it was made for the log plait.run/log/01KDVDTC00000000000000000B"},
 		"of tomorrow": {func(g store.Gate) gate.Answer {
 			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI,
 				Signature: signed(g, 1, func(g *store.Gate) { g.AnsweredAt = time.UnixMilli(2000).Add(time.Hour).UnixMilli() })}
@@ -156,7 +173,7 @@ func TestInvented(t *testing.T) {
 		"by a policy": func(g *store.Gate) { g.Via = store.ViaPolicy },
 		"replayed":    func(g *store.Gate) { g.Via = store.ViaReplay },
 		"signed by a key of its own": func(g *store.Gate) {
-			s, err := history.NewApproval(*g, history.Checkpoint{}).Sign(sshKey(t, 2))
+			s, err := history.NewApproval(*g, logHead).Sign(sshKey(t, 2))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -116,8 +116,13 @@ func (c *check) checkLog(ctx context.Context) error {
 		return c.unreadable(ctx, "the log", err)
 	}
 	c.log = &Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Since: log.Since}
-	l := &logCheck{check: c, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
-		seen: slices.SortedFunc(slices.Values(c.cfg.Seen), func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })}
+	seen, err := c.signers(ctx, history.Origin(log.Origin))
+	if err != nil {
+		return c.unreadable(ctx, "the answers", err)
+	}
+	seen = slices.SortedFunc(slices.Values(append(seen, c.cfg.Seen...)),
+		func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })
+	l := &logCheck{check: c, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{}, seen: seen}
 	defer func() { c.log.judge(l.first, l.shorter, l.fits) }()
 	whole, err := l.read(ctx, log.Tree.Size())
 	if err != nil || !whole {
@@ -141,6 +146,22 @@ func (c *check) checkLog(ctx context.Context) error {
 	}
 	l.explain()
 	return nil
+}
+
+// signers returns what people have seen of the log who signed their answers.
+func (c *check) signers(ctx context.Context, origin string) ([]Seen, error) {
+	gates, err := c.cfg.Store.Gates(ctx, store.GateFilter{})
+	if err != nil {
+		return nil, err
+	}
+	var seen []Seen
+	for _, g := range gates {
+		// One that is not valid is reported with the answer. An imported answer is of another log.
+		if a, _, err := history.OpenApproval(g); err == nil && a.Origin == origin {
+			seen = append(seen, Seen{By: "who answered gate " + g.ID, Size: a.Size, Root: a.Root})
+		}
+	}
+	return seen, nil
 }
 
 // rewritten adds a problem against the history, from an entry on.

@@ -1,12 +1,15 @@
 package verify_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	zombiezen "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
@@ -237,6 +240,50 @@ func TestVerdict(t *testing.T) {
 		fails := strings.HasPrefix(x.want, "rewritten") || strings.HasPrefix(x.want, "shorter")
 		if r.OK() == fails {
 			t.Errorf("%s: found %+v", name, r.Problems)
+		}
+	}
+}
+
+// TestAnswerAsWitness checks that whoever signed an answer has seen the log: one that begins otherwise is found, without
+// a checkpoint. The answer to a gate that was imported says nothing of this log.
+func TestAnswerAsWitness(t *testing.T) {
+	key, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		origin string
+		root   byte // added to that of the log
+		want   string
+	}{
+		"as it was":       {"", 0, ""},
+		"another history": {"", 1, "the first 20 entries are not those that who answered gate g-1 has seen"},
+		"another log":     {"01KDVDTC00000000000000000B", 1, ""},
+	} {
+		_, s := history(t)
+		log, err := s.Log(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := signatures.Head(log)
+		head.Root[0] += x.root
+		if x.origin != "" {
+			head.Origin = signatures.Origin(x.origin)
+		}
+		g := store.Gate{ID: "g-1", Kind: store.GateApproval, Task: "A", Thread: "A", State: store.GateApproved,
+			Grant: store.GrantOnce, AnsweredAt: 7, By: "ann", Via: store.ViaCLI}
+		signed, err := signatures.NewApproval(g, head).Sign(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Signature = string(signed)
+		err = s.Commit(ctx, store.Batch{Gates: []store.GateChange{{Row: g}}, Events: []store.Event{
+			event.New(store.Thread{ID: "A", Task: "A"}, 7, event.GateChanged{Change: event.Change(g.State), Gate: g.ID})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(judged(t, s), "\n"); got != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
 	}
 }

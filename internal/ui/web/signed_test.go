@@ -43,7 +43,11 @@ func TestSignedAnswers(t *testing.T) {
 	}
 	answered := g
 	answered.State, answered.AnsweredAt, answered.Text = store.GateApproved, g.OpenedAt, "go on"
-	signed, err := history.NewApproval(answered, history.Checkpoint{}).Sign(key)
+	log, err := h.store.Log(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := history.NewApproval(answered, history.Head(log)).Sign(key)
 	if err != nil {
 		t.Fatal(err)
 	}
