@@ -69,12 +69,14 @@ func (a *app) proofShowCmd() *cobra.Command {
 		Use:   "show",
 		Short: "Show the head of the log, and what of it is signed",
 		Long: `Show the head of the log: how many events it has, and the root of the tree over them. Two records
-with the same root have the same history. The newest checkpoint that this machine keeps is shown too.`,
+with the same root have the same history. The newest checkpoints that this machine and the witnesses keep are
+shown too.`,
 		Example: "  plait proof show",
 		Args:    exactly(0, "no arguments"),
-		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (view.History, error) {
-			return w.view().History(ctx, a.keptOf(w.store, w.home))
-		}, func(out page, s view.History) {
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (s proofState, err error) {
+			s.History, s.Witnesses, err = a.sightings(ctx, w, nil)
+			return s, err
+		}, func(out page, s proofState) {
 			out.field("log", s.Log)
 			out.field("size", text.Count(int(s.Size), "event"))
 			out.field("root", s.Root.String())
@@ -91,11 +93,25 @@ with the same root have the same history. The newest checkpoint that this machin
 			}
 			if s.Signed == nil {
 				out.field("signed", a.says("nothing: sign it with plait proof sign"))
-				return
+			} else {
+				out.field("signed", signedUpTo(*s.Signed))
 			}
-			out.field("signed", fmt.Sprintf("the first %d events, %s", s.Signed.Size, s.Signed.Standing.Says(s.Signed.By)))
+			for _, w := range s.Witnesses {
+				out.field("witness", text.Safe(w.Witness)+": "+signedUpTo(w.Checkpoint))
+			}
 		}),
 	}
+}
+
+// A proofState is what proof show prints.
+type proofState struct {
+	view.History
+	Witnesses []testimony `json:"witnesses"` // what they have seen
+}
+
+// signedUpTo says what a checkpoint covers.
+func signedUpTo(c view.Checkpoint) string {
+	return fmt.Sprintf("the first %d events, %s", c.Size, c.Standing.Says(c.By))
 }
 
 func (a *app) proofSignCmd() *cobra.Command {

@@ -112,7 +112,7 @@ func (a *app) showAtEnd(ctx context.Context, log store.Journal, workspace string
 
 // A testimony is a checkpoint, and who keeps it.
 type testimony struct {
-	by string
+	Witness string `json:"witness"`
 	view.Checkpoint
 }
 
@@ -146,7 +146,7 @@ func seenOf(known view.History, witnesses []testimony) (all []verify.Seen) {
 		all = append(all, seen("this machine", *known.Signed))
 	}
 	for _, w := range witnesses {
-		all = append(all, seen(w.by, w.Checkpoint))
+		all = append(all, seen(w.Witness, w.Checkpoint))
 	}
 	return all
 }
