@@ -109,9 +109,10 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 	x := &inTrouble{isolated: w, record: w.connect(), calls: newRollCall(t)}
 	w.as, w.flags = "hasty", []string{"--engine", engine, "--max-agents", "6"}
 	ann := w.all[0]
-	disk := func(size string) {
-		sh(t, `mount -o remount,size=$1 "$2"`, size, ann.places)
+	full := func() { // what is there stays, and some of what an agent writes fits
+		sh(t, `mount -o remount,size=$(($(df -k --output=used "$1" | tail -n 1) + 8192))k "$1"`, ann.places)
 	}
+	empty := func() { sh(t, `mount -o remount,size=1g "$1"`, ann.places) }
 	w.mount(ann)
 	remote := filepath.Join(w.dir, "shop.git")
 	x.git("clone", "-q", "--bare", ".", filepath.Join(w.person, "shop.git"))
@@ -167,9 +168,9 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 			begins: func() { w.must(os.WriteFile(ann.config, []byte("machine: [\n"), 0o600)) },
 			ends:   func() { w.must(os.WriteFile(ann.config, settings, 0o600)) }},
 		{name: "full disk", reason: "no space left on device", idle: true,
-			begins: func() { disk("16m") }, ends: func() { disk("1g") }},
+			begins: full, ends: empty},
 		{name: "disk that fills up", reason: "no space left on device", idle: true, during: true,
-			begins: func() { disk("16m") }, ends: func() { disk("1g") },
+			begins: full, ends: empty,
 			flow: x.steps(x.calls.command("head -c 24M /dev/zero > large; rm large; echo made"))},
 	}
 	t.Cleanup(func() {

@@ -102,7 +102,7 @@ PATH=/usr/bin:/bin
 case " $* " in
 *" merge-tree "*)
 	uname -n >%[1]s/try; sleep 0.4;;
-*" bundle create "*)
+*" pack-objects "*)
 	if [ -e %[1]s/try ] && [ ! -e %[1]s/keep ]; then uname -n >%[1]s/keep; sleep 0.4; fi;;
 esac
 exec %[2]s "$@"

@@ -2,6 +2,7 @@ package dispatchtest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/plait-run/plait/internal/engine/dispatch"
 )
@@ -22,6 +23,7 @@ func pause(s *suite) {
 	y := one(works)
 	<-works.begun
 	close(asks.hold)
+	time.Sleep(100 * time.Millisecond) // nothing tells when it waits for its slot
 	z := one(late)
 	close(late.hold)
 	s.record.until("the late task is looked at", func() bool { return z.looks > 0 })
