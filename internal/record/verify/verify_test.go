@@ -75,7 +75,7 @@ func TestNotFound(t *testing.T) {
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	text, _ := json.Marshal(r)
 	if want := `{"integrity":"ok","completeness":"ok","history":"ok","objects":0,"problems":[],"redacted":0,` +
-		`"unchecked":0,"log":{"size":0,"root":"` + dag.Sum(nil).String() + `","since":0}}`; err != nil ||
+		`"unchecked":0,"log":{"size":0,"root":"` + dag.Sum(nil).String() + `","since":0,"verdict":"ok"}}`; err != nil ||
 		string(text) != want {
 		t.Errorf("empty store: %s, %v, want %s", text, err, want)
 	}

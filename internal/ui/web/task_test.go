@@ -271,7 +271,7 @@ func TestTwoHundredActions(t *testing.T) {
 		}
 	}
 	eventually(t, "the step", func() error {
-		if got := js[string](b, `document.querySelector("article.chosen").dataset.key.slice(3) + " " + new URLSearchParams(location.search).get("at")`); !strings.HasPrefix(got, h.did(t, row, "report").String()+" ") ||
+		if got := js[string](b, `(document.querySelector("article.chosen")?.dataset.key.slice(3) ?? "") + " " + new URLSearchParams(location.search).get("at")`); !strings.HasPrefix(got, h.did(t, row, "report").String()+" ") ||
 			!strings.HasSuffix(got, h.did(t, row, "report").String()) {
 			return fmt.Errorf("chosen is %q", got)
 		}
