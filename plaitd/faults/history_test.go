@@ -27,7 +27,7 @@ func writeHistory(url string) error {
 // TestHistories verifies histories whose writing processes were killed.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	n := soak.Rounds(t, soak.Tries(50, 5))
+	n := soak.Rounds(t, soak.Tries(16, 2))
 	kills := verifytest.Histories(t, n, func() verifytest.Record {
 		url := newRecord(t, pgtest.Shared(t))
 		c := exec.Command(os.Args[0])

@@ -17,7 +17,7 @@ import (
 // TestHistories verifies histories in memory that nobody forged. Their writers were killed when a commit failed, or only
 // seemed to.
 func TestHistories(t *testing.T) {
-	n := soak.Rounds(t, soak.Tries(10_000, 100))
+	n := soak.Rounds(t, soak.Tries(2_000, 20))
 	checks := flag.Lookup("rapid.checks").Value
 	defer checks.Set(checks.String())
 	if err := checks.Set(strconv.Itoa(n)); err != nil {

@@ -50,6 +50,9 @@ func TestManyGates(t *testing.T) {
 	if n := strings.Count(res.body, `<li data-row`); n != shownGates {
 		t.Errorf("%d gates are shown, want %d", n, shownGates)
 	}
+	if page := s.get("/?at=g99").body; !strings.Contains(page, `id="gate-g99"`) {
+		t.Error("a question that is not in the list cannot be opened")
+	}
 	_, card, _ := strings.Cut(s.get("/?at=lost").body, `id="gate-lost"`)
 	card, _, _ = strings.Cut(card, "</section>")
 	if !strings.Contains(card, "cannot be approved here") || strings.Contains(card, ">Approve<") ||

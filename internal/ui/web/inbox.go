@@ -104,7 +104,10 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	failed = slices.DeleteFunc(failed, func(t view.TaskRow) bool {
 		return t.Dismissed || int64(t.UpdatedAt) < now.Add(-recently).UnixMilli()
 	})
-	questions, err := s.questions(ctx, &body, needs.open, live, now)
+	at := r.URL.Query().Get("at")
+	shown := shownQuestions(needs.open, at)
+	body.MoreGates = len(needs.open) - len(shown)
+	questions, err := s.questions(ctx, shown, live, now)
 	if err != nil {
 		return err
 	}
@@ -144,7 +147,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.First = len(any) == 0
 	}
-	if err := s.choose(ctx, &body, r.URL.Query().Get("at")); err != nil {
+	if err := s.choose(ctx, &body, at); err != nil {
 		return err
 	}
 	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count,
@@ -206,18 +209,25 @@ func taskItems(rows []view.TaskRow, now time.Time) (list []inboxItem) {
 	return list
 }
 
+// shownQuestions returns the first of the open gates, and the one with the id at.
+func shownQuestions(open []store.Gate, at string) []store.Gate {
+	shown := open[:min(len(open), shownGates)]
+	if i := slices.IndexFunc(open, func(g store.Gate) bool { return g.ID == at }); i >= shownGates {
+		shown = append(slices.Clone(shown), open[i])
+	}
+	return shown
+}
+
 // questions returns open gates, those of one task together. The task that asked first comes first.
-func (s *Server) questions(
-	ctx context.Context, body *inbox, open []store.Gate, live []view.TaskRow, now time.Time,
-) ([]inboxItem, error) {
-	body.MoreGates = max(0, len(open)-shownGates)
+func (s *Server) questions(ctx context.Context, open []store.Gate, live []view.TaskRow, now time.Time) ([]inboxItem,
+	error) {
 	var list []inboxItem
 	titles := map[string]string{}
 	place := map[string]int{} // of tasks
 	for _, t := range live {
 		titles[t.ID] = t.Title
 	}
-	for _, g := range open[:min(len(open), shownGates)] {
+	for _, g := range open {
 		title, known := titles[g.Task]
 		if !known { // not in the list of recent tasks
 			row, err := s.cfg.Store.Thread(ctx, g.Task)

@@ -152,7 +152,7 @@ func fileForever(dir string) error {
 
 // TestHistories verifies histories whose writing processes were killed.
 func TestHistories(t *testing.T) {
-	n := soak.Rounds(t, soak.Tries(80, 10))
+	n := soak.Rounds(t, soak.Tries(24, 3))
 	kills := verifytest.Histories(t, n, func() verifytest.Record {
 		dir := t.TempDir()
 		c := exec.Command(os.Args[0], dir)
