@@ -229,6 +229,7 @@ func (u *unpacker) rows() error {
 			return damaged("thread %q is there twice, or has no id", t.ID)
 		}
 		of[t.ID] = true
+		unset(&t.Decision, &t.Options)
 		r.threads = append(r.threads, t)
 		return nil
 	})
@@ -252,6 +253,7 @@ func (u *unpacker) rows() error {
 		if g.Task != task || !of[g.Thread] {
 			return damaged("gate %q belongs to none of its threads", g.ID)
 		}
+		unset(&g.Action, &g.Edited)
 		r.gates = append(r.gates, g)
 		return nil
 	})
@@ -263,6 +265,7 @@ func (u *unpacker) rows() error {
 			if w.Task != task {
 				return damaged("request %q belongs to another task", w.ID)
 			}
+			unset(&w.Options)
 			r.requests = append(r.requests, w)
 			return nil
 		})
@@ -279,6 +282,15 @@ func (u *unpacker) rows() error {
 		return damaged("its rows: %v", err)
 	}
 	return err
+}
+
+// unset makes values nil that are null in an export, as they were: json.RawMessage would keep the word.
+func unset(values ...*json.RawMessage) {
+	for _, v := range values {
+		if string(*v) == "null" {
+			*v = nil
+		}
+	}
 }
 
 func (u *unpacker) events(r *taskRows) error {
