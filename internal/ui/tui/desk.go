@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +168,13 @@ func (d *desk) read(r *taskRead) error {
 	if r.doing, err = d.doing(r.id); err != nil {
 		return err
 	}
+	tl, err := d.cfg.Views.Timeline(d.ctx, rec, time.Now())
+	if err != nil {
+		return err
+	}
+	steps, came := finished(rec, r.task.Roster, tl)
+	r.steps = steps
+	maps.Copy(r.doing, came)
 	v, err := d.cfg.Views.Thread(d.ctx, rec.Root, 0, shownTurns)
 	if err != nil {
 		return err

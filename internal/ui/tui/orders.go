@@ -99,7 +99,8 @@ type (
 		id      string
 		record  view.TaskRecord
 		task    view.Task         // what record says
-		doing   map[string]string // each instance's last activity
+		doing   map[string]string // each instance's last activity, or what came of it
+		steps   []doneStep        // oldest first
 		asked   []gateCard
 		turns   []turn // newest steps of its root thread
 		result  string // its final text

@@ -194,6 +194,9 @@ func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string 
 	for i, l := range treeLines(branches, p.read.record.Times(now), width-1) {
 		add(branches[i].key(), " "+l)
 	}
+	if width >= stepsFrom && len(p.read.steps) > 0 && !p.talks() {
+		out = append(out, stepLines(p.read.steps, width)...)
+	}
 	out = append(out, p.said(width)...)
 	foot := 0
 	if p.talking {

@@ -78,3 +78,30 @@ func TestPrice(t *testing.T) {
 		t.Errorf("it tells\n%s", got)
 	}
 }
+
+// TestSteps lists the steps of a task on a wide pane, and tells what came of agents that work no more.
+func TestSteps(t *testing.T) {
+	r := crowd(1)
+	bar := func(attempt, role, said string, to int64) view.Bar {
+		b := view.Bar{Attempt: attempt, Role: role, Said: said, To: to, Outcome: "done"}
+		b.Step[0] = 1
+		return b
+	}
+	tl := view.Timeline{Lanes: []view.TimelineLane{
+		{Name: "look-at-part-0", Bars: []view.Bar{bar("look-at-part-0.1", "look-at-part-0", "found \x1b[31mit", 9000)}},
+		{Name: "main", Bars: []view.Bar{bar("T.1", "planner", "planned 1 action", 5000), {Attempt: "T.2", Role: "planner"}}},
+	}}
+	steps, came := finished(r.record, r.task.Roster, tl)
+	if diff := cmp.Diff(map[string]string{"p": "planned 1 action"}, came); diff != "" { // the other one works on
+		t.Errorf("-want +got\n%s", diff)
+	}
+	r.steps = steps
+	p := taskPane{read: &r}
+	for width, want := range map[int]bool{stepsFrom: true, stepsFrom - 1: false} {
+		got := ansi.Strip(strings.Join(p.lines(noon, width, 40, false), "\n"))
+		first, second := strings.Index(got, "main/planner"), strings.Index(got, "found ")
+		if want != (first > 0 && second > first && strings.Contains(got, "STEPS")) || strings.Contains(got, "\x1b") {
+			t.Errorf("%d columns:\n%s", width, got)
+		}
+	}
+}
