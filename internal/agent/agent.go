@@ -110,6 +110,8 @@ type Program interface {
 	fmt.Stringer // its command line, for people
 	// Status returns the $status for an exit code, "" for none.
 	Status(exit int) string
+	// Missing returns why a program that is looked up in the PATH could not start now, "" if it could, or is a file.
+	Missing() string
 }
 
 // A Branch is a turn of a session of some task.

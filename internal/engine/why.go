@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -62,8 +64,8 @@ func whyOf(row store.Thread) (name, why string) {
 	return name, ": " + message
 }
 
-// missingPrograms says which paths of a fork could not start, since the program of an agent is a file of the tree that
-// their worktrees will not have, or "".
+// missingPrograms says which paths of a fork could not start, since the program of an agent is not in the PATH, or is a
+// file of the tree that their worktrees will not have, or "".
 func (e *Engine) missingPrograms(ctx context.Context, c *threadState, d flow.Fork) (string, error) {
 	var rows []store.Thread
 	known := map[string]bool{} // by program
@@ -76,10 +78,9 @@ func (e *Engine) missingPrograms(ctx context.Context, c *threadState, d flow.For
 			}
 			def, roles = worker.SpawnedAction(d.Plan, p.ID), []string{p.ID}
 		}
-		if writes, err := e.Writes(ctx, c.Row, def, roles); err != nil {
+		writes, err := e.Writes(ctx, c.Row, def, roles)
+		if err != nil {
 			return "", err
-		} else if !writes {
-			continue
 		}
 		for _, role := range roles {
 			if def.Roles[role].Flow != "" {
@@ -88,21 +89,41 @@ func (e *Engine) missingPrograms(ctx context.Context, c *threadState, d flow.For
 			at := c.Thread
 			at.Def = def
 			w, err := e.attempts.Worker(&at, role)
-			if err != nil || w.Program == "" {
+			if err != nil {
 				continue // an attempt will say what is wrong
 			}
-			if _, ok := known[w.Program]; !ok {
-				if known[w.Program], err = e.cfg.Trees.Lacks(ctx, c.Row, w.Program); err != nil {
-					return "", err
-				}
+			why, err := e.missing(ctx, c.Row, w, writes, known)
+			if err != nil {
+				return "", err
 			}
-			if known[w.Program] {
-				why := &store.Reason{Message: fmt.Sprintf("%s %s%s does not exist in its worktree (worktrees have no files "+
-					"that Git ignores, and nothing of .plait)", role, thread.CouldNotStart, w.Program)}
+			if why != "" {
+				why := &store.Reason{Message: role + " " + why}
 				rows = append(rows, store.Thread{Status: store.Failed, Reason: why, Path: &store.Path{ID: p.ID}})
 				break
 			}
 		}
 	}
 	return describeStopped(rows), nil
+}
+
+// missing says why the program of an agent cannot start, "" if it can. known has the programs that were looked for in
+// the tree.
+func (e *Engine) missing(ctx context.Context, row store.Thread, w attempt.Worker, writes bool, known map[string]bool) (
+	why string, err error) {
+	if p, ok := w.Agent.(agent.Program); ok && e.cfg.Worker == "" { // another worker may have it
+		why = p.Missing()
+	}
+	if why != "" || w.Program == "" || !writes {
+		return why, nil
+	}
+	if _, ok := known[w.Program]; !ok {
+		if known[w.Program], err = e.cfg.Trees.Lacks(ctx, row, w.Program); err != nil {
+			return "", err
+		}
+	}
+	if known[w.Program] {
+		why = thread.CouldNotStart + w.Program + " does not exist in its worktree (worktrees have no files that Git " +
+			"ignores, and nothing of .plait)"
+	}
+	return why, nil
 }

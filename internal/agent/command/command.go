@@ -100,6 +100,19 @@ func (a *Agent) String() string { return strings.Join(a.cfg.Command, " ") }
 // Status returns the status that the configuration maps an exit code to, or "" if there is none.
 func (a *Agent) Status(exit int) string { return a.exit[exit] }
 
+// Missing looks the program up in the PATH that it will have.
+func (a *Agent) Missing() string {
+	name := a.cfg.Command[0]
+	var se *proc.StartError
+	if strings.Contains(name, "/") {
+		return "" // it may be in the working tree
+	}
+	if _, err := proc.Lookup(name, "/", proc.Environ(a.cfg.Pass, a.cfg.Env, nil, "")); !errors.As(err, &se) {
+		return ""
+	}
+	return startFailure(se, name).Message
+}
+
 // Run runs the program once. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	dir, failure := a.dir(req)
