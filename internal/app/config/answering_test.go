@@ -67,3 +67,30 @@ func TestWhoSigns(t *testing.T) {
 		}
 	}
 }
+
+// TestRetention checks that only the user's own file says how long tasks are kept.
+func TestRetention(t *testing.T) {
+	dir := t.TempDir()
+	file, none := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "none")
+	for text, want := range map[string]string{
+		"retention: {days: 30}":           "",
+		"retention: {days: 0}":            "must be {days: N}",
+		"retention: {days: '30'}":         "must be {days: N}",
+		"retention: 30":                   "must be {days: N}",
+		"retention: {days: 30, hours: 1}": "must be {days: N}",
+	} {
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		nothing := func(string) string { return "" }
+		s, err := Load(file, none, nothing)
+		switch {
+		case want == "" && (err != nil || s.Retention.V != 30),
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		if _, err := Load(none, file, nothing); err == nil || !strings.Contains(err.Error(), "belongs to your own") {
+			t.Errorf("%s, in a project: %v", text, err)
+		}
+	}
+}

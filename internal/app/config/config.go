@@ -30,25 +30,26 @@ import (
 
 // Settings is the effective configuration.
 type Settings struct {
-	Default  Value[string] // agent of roles that name none
-	Agents   map[string]Value[flow.Agent]
-	Limits   flow.Limits // caps on what flows set; zero: none
-	Setup    Value[[]string]
-	Discard  Value[[]string]              // see Discards
-	Machine  Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
-	Prices   map[string]Value[flow.Price] // by model
-	Record   Value[bool]                  // tasks keep what agents ask their models
-	Files    Value[bool]                  // tasks keep what their steps change in files
-	Sessions Value[bool]                  // tasks keep what vendors store of conversations
-	Keep     Value[bool]                  // both, and what the files were before
-	MCP      Value[Answering]             // only from the user's own file
-	Notify   Value[Notify]                // only from the user's own file
-	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
-	Sign     Value[string]                // how answers to approvals are signed; only from the user's own file
-	Witness  Value[[]Witness]             // where checkpoints are shown; only from the user's own file
-	Team     Value[Team]
-	Project  []byte // the text of the project's file, as it was read
-	limitsAt map[string]string
+	Default   Value[string] // agent of roles that name none
+	Agents    map[string]Value[flow.Agent]
+	Limits    flow.Limits // caps on what flows set; zero: none
+	Setup     Value[[]string]
+	Discard   Value[[]string]              // see Discards
+	Machine   Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
+	Prices    map[string]Value[flow.Price] // by model
+	Retention Value[int]                   // days that tasks are kept after they ended, zero: for ever; only from the user's own file
+	Record    Value[bool]                  // tasks keep what agents ask their models
+	Files     Value[bool]                  // tasks keep what their steps change in files
+	Sessions  Value[bool]                  // tasks keep what vendors store of conversations
+	Keep      Value[bool]                  // both, and what the files were before
+	MCP       Value[Answering]             // only from the user's own file
+	Notify    Value[Notify]                // only from the user's own file
+	Keys      Value[map[string][]string]   // commands by variable, only from the user's own file
+	Sign      Value[string]                // how answers to approvals are signed; only from the user's own file
+	Witness   Value[[]Witness]             // where checkpoints are shown; only from the user's own file
+	Team      Value[Team]
+	Project   []byte // the text of the project's file, as it was read
+	limitsAt  map[string]string
 }
 
 // A Value knows where it came from.
@@ -90,6 +91,9 @@ func (s *Settings) Origins() []Origin {
 	}
 	if s.Machine.V > 0 {
 		out = append(out, Origin{"machine.maxConcurrent", fmt.Sprint(s.Machine.V), s.Machine.From})
+	}
+	if s.Retention.V > 0 {
+		out = append(out, Origin{"retention.days", fmt.Sprint(s.Retention.V), s.Retention.From})
 	}
 	out = append(out, Origin{"mcp", fmt.Sprintf("questions: %s, approvals: %s", s.MCP.V.Questions, s.MCP.V.Approvals),
 		s.MCP.From})
@@ -214,6 +218,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 			problems = append(problems, s.team(file, p.Key, p.Value, own)...)
 		case "witnesses":
 			problems = append(problems, s.witnesses(file, p.Key, p.Value, own)...)
+		case "retention":
+			problems = append(problems, s.retention(file, p.Key, p.Value, own)...)
 		case "keys":
 			problems = append(problems, s.keys(file, p.Key, p.Value, own)...)
 		default:
@@ -256,7 +262,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
 			"unknown key %q: use default, agents, approvals, files, keepFiles, keys, limits, prices, machine, mcp, "+
-				"notify, record, sessions, team, witnesses or worktree", key.Value))}
+				"notify, record, retention, sessions, team, witnesses or worktree", key.Value))}
 	}
 	return nil
 }

@@ -76,3 +76,27 @@ func TestRemove(t *testing.T) {
 	}
 	wantStatus(t, h.drive(c, fork.ID, Resume{}), store.Completed, "")
 }
+
+// TestExpire removes the tasks that ended before a time, and none that has not ended.
+func TestExpire(t *testing.T) {
+	h := newHouse(t, loopAgents())
+	c := h.controller()
+	row := h.run(loop)
+	open, err := c.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []struct {
+		before int64
+		dry    bool
+		want   []string
+	}{{row.EndedAt, false, nil}, {row.EndedAt + 1, true, []string{row.ID}}, {row.EndedAt + 1, false, []string{row.ID}},
+		{row.EndedAt + 1, false, nil}} {
+		if gone, left, err := c.Expire(t.Context(), try.before, try.dry); err != nil || left != 0 || !slices.Equal(gone, try.want) {
+			t.Errorf("%+v: %v, %d left: %v", try, gone, left, err)
+		}
+	}
+	if _, err := h.store.Thread(t.Context(), open.ID); err != nil {
+		t.Errorf("one that has not ended: %v", err)
+	}
+}

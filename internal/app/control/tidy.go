@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Tidy does what processes that died while they removed tasks left undone: it redraws the views of all bundles. It is
@@ -27,6 +29,30 @@ func (c *Controller) Tidy(ctx context.Context) error {
 		return fmt.Errorf("tidy %s: %w", c.cfg.Home, err)
 	}
 	return nil
+}
+
+// Expire removes the tasks of this record that ended before a time in Unix ms, and returns them; with dry it removes
+// nothing. It leaves those that have work that could not be merged, and returns how many.
+func (c *Controller) Expire(ctx context.Context, before int64, dry bool) (gone []string, left int, err error) {
+	rows, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot,
+		Statuses: []store.Status{store.Completed, store.Failed, store.Cancelled}})
+	for _, row := range rows {
+		if row.EndedAt >= before {
+			continue
+		}
+		trees, treesErr := c.Worktrees(ctx, row.Workspace, row.ID)
+		if treesErr == nil && slices.ContainsFunc(trees, func(t Worktree) bool { return len(t.Left) > 0 }) {
+			left++
+			continue
+		}
+		if treesErr == nil && !dry {
+			treesErr = c.Remove(ctx, []string{row.ID}, func(store.Thread) error { return nil })
+		}
+		if err = errors.Join(err, treesErr); treesErr == nil {
+			gone = append(gone, row.ID)
+		}
+	}
+	return gone, left, err
 }
 
 // bundles draws the views of each bundle that has some.

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/gc"
 	"github.com/plait-run/plait/internal/record/store"
@@ -23,7 +25,10 @@ func (a *app) gcCmd() *cobra.Command {
 		Short: "Delete objects that nothing refers to",
 		Long: `Delete objects that no task, question or registered flow refers to, if they are older than
 the grace period. It is safe while tasks run. It stops without deleting anything if an object
-that is referred to is missing.`,
+that is referred to is missing.
+
+With retention: {days: N} in your own configuration, it first removes tasks that ended longer
+ago, in all workspaces, but for those with work that could not be merged.`,
 		Example: `  plait gc --dry-run
   plait gc --grace 24h
   plait gc --why 9008c3d1`,
@@ -50,20 +55,18 @@ that is referred to is missing.`,
 				return a.showWhy(cmd, cfg, why)
 			}
 			heap.UseDefaults()
+			swept, err := a.sweep(ctx, s, dry)
+			if err != nil {
+				return err
+			}
 			do := gc.Run
 			if dry {
 				do = gc.Plan
 			} else {
 				cfg.Progress = a.progress("marked")
-				home, err := a.findHome()
-				if err == nil {
-					err = control.New(control.Config{Store: s, Home: home}).Tidy(ctx)
-				}
-				if err != nil {
-					return err
-				}
 			}
-			res, err := do(ctx, cfg)
+			swept.Result, err = do(ctx, cfg)
+			res := swept.Result
 			var missing *gc.MissingError
 			if errors.As(err, &missing) {
 				return fmt.Errorf("nothing was deleted: %w: %w", store.ErrCorrupt, err)
@@ -71,10 +74,14 @@ that is referred to is missing.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, res, func(out page) {
-				verb := "deleted"
+			return a.print(cmd, swept, func(out page) {
+				verb, remove := "deleted", "removed"
 				if dry {
-					verb = "would delete"
+					verb, remove = "would delete", "would remove"
+				}
+				if n := len(swept.Removed); n > 0 || swept.Left > 0 {
+					out.line("%s %s that ended more than %s ago; kept %d with work that could not be merged", remove,
+						text.Count(n, "task"), text.Count(swept.days, "day"), swept.Left)
 				}
 				out.line("%d objects, %d reachable; %s %d (%s); kept %d recent or pinned",
 					res.Scanned, res.Reachable, verb, res.Deleted, text.Size(res.Bytes), res.Kept)
@@ -85,6 +92,38 @@ that is referred to is missing.`,
 	cmd.Flags().StringVar(&why, "why", "", "explain why the object with this `hash` is kept")
 	cmd.Flags().StringVar(&grace, "grace", "", "keep objects stored within this `duration` (default 1h)")
 	return cmd
+}
+
+// A swept record is one that was collected.
+type swept struct {
+	gc.Result
+	Removed []string `json:"removed"` // tasks whose time has passed
+	Left    int      `json:"left"`    // those that have work that could not be merged
+	days    int
+}
+
+// sweep removes the tasks that the configuration does not keep any longer, and what removals left undone.
+func (a *app) sweep(ctx context.Context, s store.Store, dry bool) (out swept, err error) {
+	out.Removed = []string{}
+	home, err := a.findHome()
+	if err != nil {
+		return out, err
+	}
+	settings, err := config.Load(config.UserFile(), "", a.getenv)
+	if err != nil {
+		return out, err
+	}
+	c := control.New(control.Config{Store: s, Home: home, Scratch: config.ScratchDir(), Settings: settings, Log: a.log})
+	if out.days = settings.Retention.V; out.days > 0 {
+		gone, left, err := c.Expire(ctx, time.Now().AddDate(0, 0, -out.days).UnixMilli(), dry)
+		if out.Removed, out.Left = append(out.Removed, gone...), left; err != nil {
+			return out, err
+		}
+	}
+	if dry {
+		return out, nil
+	}
+	return out, c.Tidy(ctx)
 }
 
 func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
