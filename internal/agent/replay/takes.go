@@ -16,6 +16,8 @@ type Take struct {
 	Role   string
 	State  *thread.State
 	Detail *thread.Detail
+
+	at scene
 }
 
 // A scene is the place of a step in a task: its thread, its role, and the visit of the role. It is the same in
@@ -164,7 +166,7 @@ func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
 	if err != nil || d.Attempt == "" {
 		return err
 	}
-	t := Take{Role: step.State.Role, State: step.State, Detail: d}
+	t := Take{Role: step.State.Role, State: step.State, Detail: d, at: at}
 	s.takes[at], s.all = append(s.takes[at], t), append(s.all, t)
 	return nil
 }

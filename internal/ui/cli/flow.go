@@ -28,7 +28,7 @@ import (
 func (a *app) flowCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "flow", Short: "List, write, check, draw and register flows"})
 	cmd.AddCommand(a.flowListCmd(), a.flowNewCmd(), a.flowCheckCmd(), a.flowShowCmd(), a.flowGraphCmd(),
-		a.flowAddCmd(), a.flowSchemaCmd(),
+		a.flowTestCmd(), a.flowAddCmd(), a.flowSchemaCmd(),
 		a.flowRollbackCmd(), a.flowRmCmd())
 	return cmd
 }
