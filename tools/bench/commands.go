@@ -160,9 +160,14 @@ func (p program) fill(ctx context.Context, n int) error {
 	if len(rows) == 0 {
 		return errors.New("the record has no thread to copy")
 	}
+	return copies(ctx, s, rows[0], 0, n)
+}
+
+// copies adds copies of an ended thread to a record, numbered from one number up to another.
+func copies(ctx context.Context, s store.Store, row store.Thread, from, to int) error {
 	var b store.Batch
-	for i := range n {
-		t := rows[0]
+	for i := from; i < to; i++ {
+		t := row
 		t.ID, t.Short = fmt.Sprintf("01M0%022d", i), ""
 		t.Task, t.Root = t.ID, t.ID
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})

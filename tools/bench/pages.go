@@ -108,6 +108,9 @@ func (b *bench) visits(ctx context.Context, s store.Store, entry, base string, s
 	each := median(took["long"]) / 100 / (median(took["short"]) / float64(short.Steps))
 	row(fmt.Sprintf("page of a thread of %d steps with 20 paths, made by the server", long.Steps), atMost(2, each, " of one of the short page"),
 		"%.1f ms, %d KiB; of the 100 steps it shows each **%.2f** of one of the short page", median(took["long"]), size["long"]>>10, each)
+	if err := b.crowded(ctx, s, client, base, short); err != nil {
+		return err
+	}
 	change, err := b.changed(ctx, short)
 	if err != nil {
 		return err
@@ -117,6 +120,43 @@ func (b *bench) visits(ctx context.Context, s store.Store, entry, base string, s
 		return err
 	}
 	return b.watched(ctx, s, client, base, long)
+}
+
+// Records whose pages are compared: few tasks fill a page of the list.
+const (
+	fewTasks  = 200
+	manyTasks = 10_000
+)
+
+// crowded measures the pages that list tasks, and one of a task, in a record with few tasks and with many.
+func (b *bench) crowded(ctx context.Context, s store.Store, client *http.Client, base string, of store.Thread) error {
+	pages := []struct{ name, path string }{{"inbox", "/"}, {"list of tasks", "/tasks"},
+		{"list of tasks by cost", "/tasks?sort=cost"}, {"task", "/tasks/" + of.ID}}
+	took := map[string][2]float64{}
+	for i, n := range []int{fewTasks, manyTasks} {
+		if err := copies(ctx, s, of, i*fewTasks, n); err != nil {
+			return err
+		}
+		for _, p := range pages {
+			var each []float64
+			for range 5 * b.rounds {
+				begin := time.Now()
+				if _, err := get(ctx, client, base+p.path); err != nil {
+					return err
+				}
+				each = append(each, time.Since(begin).Seconds()*1000)
+			}
+			t := took[p.name]
+			t[i] = median(each)
+			took[p.name] = t
+		}
+	}
+	for _, p := range pages {
+		t := took[p.name]
+		row(fmt.Sprintf("page of the %s among %d tasks", p.name, manyTasks), atMost(2, t[1]/t[0], fmt.Sprintf(" of it among %d", fewTasks)),
+			"%.1f ms, **%.2f** of it among %d", t[1], t[1]/t[0], fewTasks)
+	}
+	return nil
 }
 
 // watched measures commits while pages are open, and while none is.
