@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -157,8 +158,8 @@ func differs(then, now []FixtureStep, row store.Thread) string {
 			continue
 		case s.Role != now[i].Role:
 			return fmt.Sprintf("step %d was %s, and is now %s", i+1, s.Role, now[i].Role)
-		case string(s.Meta) != string(now[i].Meta):
-			return fmt.Sprintf("step %d: %s returned %s, and now %s", i+1, s.Role, s.Meta, now[i].Meta)
+		case compact(s.Meta) != compact(now[i].Meta):
+			return fmt.Sprintf("step %d: %s returned %s, and now %s", i+1, s.Role, compact(s.Meta), compact(now[i].Meta))
 		}
 		return fmt.Sprintf("step %d: %s says something else, or its paths do", i+1, s.Role)
 	}
@@ -166,4 +167,11 @@ func differs(then, now []FixtureStep, row store.Thread) string {
 		return fmt.Sprintf("step %d, %s, is new", len(then)+1, now[len(then)].Role)
 	}
 	return ""
+}
+
+// compact returns JSON as it is in a step: a fixture's has lines.
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	json.Compact(&b, raw) // it was decoded
+	return b.String()
 }
