@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type gateCard struct {
 	Open    bool      // the parameters must be seen, so they are shown unfolded
 	Exactly string    // the stored action, if Action is not all of it
 	Diff    *diffView // the change that it asks about, or nil
+	SoFar   *diffView // what was changed before an approval that asks about no change, or nil; see soFar
 	Lost    string    // why the diff cannot be shown; the gate cannot be approved then
 	Forged  bool      // the digest does not match the action
 	Input   string    // what can be edited before approving, "" if nothing can
@@ -99,6 +101,29 @@ func (a gateCard) Who() string {
 		return who + " (" + a.Agent + ")"
 	}
 	return who
+}
+
+// soFar sets what the thread of an approval has changed, or else its task, as steps recorded it.
+func (s *Server) soFar(ctx context.Context, a *gateCard, rec view.TaskRecord, tl view.Timeline) error {
+	if a.G.Kind != store.GateApproval || a.Diff != nil || a.G.Source == store.SourceMerge {
+		return nil
+	}
+	log, err := s.changeLog(ctx, rec, tl)
+	if err != nil {
+		return err
+	}
+	list := slices.DeleteFunc(log.each, func(c treeChange) bool { return c.thread != a.G.Thread })
+	if len(list) == 0 {
+		list = log.own
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	from, to := list[0].from, list[len(list)-1].to
+	if files, _ := s.patchBetween(ctx, rec.Root, from, to); len(files) > 0 {
+		a.SoFar = newDiffView(files, diffOptions{id: "sofar", at: changesLink(rec.Root.ID, from, to), from: from, to: to})
+	}
+	return ctx.Err()
 }
 
 // openQuestions returns the open gates of a task.

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -160,10 +161,12 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// key presses a key where the focus is.
+// key presses a key where the focus is; Shift is held if the name begins with it.
 func (b *browser) key(name string) {
 	b.t.Helper()
-	js[bool](b, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "`+name+`", bubbles: true, cancelable: true}))`)
+	name, shift := strings.CutPrefix(name, "Shift ")
+	js[bool](b, fmt.Sprintf(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: %q, shiftKey: %t,
+		bubbles: true, cancelable: true}))`, name, shift))
 }
 
 // waits waits until an expression is true.
@@ -207,7 +210,7 @@ func TestChangesByKeys(t *testing.T) {
 	js[string](b, `(document.querySelector('[data-path="docs/old.md"] summary').focus(), "")`)
 	b.key("ArrowDown")
 	b.key("ArrowDown")
-	b.key("ArrowDown")
+	b.key("Shift ArrowDown")
 	b.key("c")
 	b.waits(`document.activeElement.matches(".writing textarea")`)
 	js[string](b, `(document.activeElement.value = "Keep this", document.querySelector(".writing [data-api]:not(form)").click(), "")`)
@@ -219,11 +222,11 @@ func TestChangesByKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	about, is, err := thread.CommentOf(state)
-	if !is || err != nil || about.File != "docs/old.md" || about.Line != 3 || about.EndLine != 3 {
+	if !is || err != nil || about.File != "docs/old.md" || about.Line != 2 || about.EndLine != 3 {
 		t.Errorf("%s: %+v: %v", state.Meta, about, err)
 	}
 	text, err := h.controller().Reader().Text(t.Context(), state.Content)
-	if want := "About docs/old.md:3:\n\n> It is gone.\n\nKeep this"; err != nil || text != want {
+	if want := "About docs/old.md:2-3:\n\n> \n> It is gone.\n\nKeep this"; err != nil || text != want {
 		t.Errorf("the agent reads %q, want %q: %v", text, want, err)
 	}
 	if page := s.get("/compare?a=" + row.ID + "&b=" + next.ID).body; !strings.Contains(page, "1 file changed") ||
@@ -252,13 +255,18 @@ func TestChangesByKeys(t *testing.T) {
 func TestReasonOfDenial(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "Release")
-	h.asksMore(row)
+	h.asksMore(row, 1)
 	b := h.open("").browse()
 	b.visit("/tasks/" + row.ID + "?at=g-0000000001")
 	js[string](b, `(document.querySelector('#gate-g-0000000001 [data-path="sum.go"] a[data-line="2"]').click(), "")`)
 	b.waits(`document.activeElement.matches(".writing textarea")`)
 	js[string](b, `(document.activeElement.value = "Why not all?", document.querySelector(".writing [data-use]").click(), "")`)
-	want := "sum.go:2\n> \tfor _, v := range n[1:] {\nWhy not all?"
+	js[string](b, `(document.querySelector('#gate-g-0000000001 [data-path="sum.go"] td.n:not(.del) > a[data-line="3"]').click(), "")`)
+	js[string](b, `(document.querySelector(".writing [data-above]").click(), "")`)
+	b.waits(`document.querySelector(".writing [data-where]").innerText === "Lines 2 to 3 of sum.go"`)
+	js[string](b, `(document.activeElement.value = "All of them.", document.querySelector(".writing [data-use]").click(), "")`)
+	want := "sum.go:2\n> \tfor _, v := range n[1:] {\nWhy not all?" +
+		"\n\nsum.go:2-3\n> \tfor _, v := range n {\n> \t\tsum += v\nAll of them."
 	if got := js[string](b, `document.querySelector("#gate-g-0000000001 form.answer textarea").value`); got != want {
 		t.Errorf("the answer is %q, want %q", got, want)
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -68,6 +70,7 @@ type comparison struct {
 	V                     *view.Diff
 	Files                 *diffView // from the files of the left side to those of the right, or nil
 	Same, Differ, OneSide int       // number of steps after the common prefix
+	Older, Newer          string    // addresses of the other steps, "" for none
 }
 
 func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
@@ -99,6 +102,23 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 			default:
 				body.Differ++
 			}
+		}
+		from, err := number(r, "from", 1, 1, math.MaxInt32)
+		if err != nil {
+			return err
+		}
+		all := body.V.Steps
+		from = max(1, min(from, len(all)))
+		body.V.Steps = all[min(from-1, len(all)):min(from-1+shownSteps, len(all))]
+		at := func(n int) string {
+			q.Set("from", strconv.Itoa(n))
+			return "/compare?" + q.Encode()
+		}
+		if from > 1 {
+			body.Older = at(max(1, from-shownSteps))
+		}
+		if from-1+shownSteps < len(all) {
+			body.Newer = at(from + shownSteps)
 		}
 	}
 	return s.show(w, r, http.StatusOK, "compare", page{

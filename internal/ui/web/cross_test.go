@@ -90,6 +90,9 @@ func TestCross(t *testing.T) {
 			continue
 		}
 		posts++
+		if !r.api() {
+			continue // see TestManyTasks
+		}
 		for _, f := range forms {
 			head := f.head.Clone()
 			if head == nil {
@@ -164,7 +167,7 @@ func TestGet(t *testing.T) {
 	hardened := func(what string, res response) {
 		t.Helper()
 		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin",
 			"Cache-Control":              "no-store",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 		} {

@@ -221,7 +221,7 @@ func TestEntry(t *testing.T) {
 		c[0].Domain != "" || c[0].Value != g.secret {
 		t.Errorf("cookies: %v", c)
 	}
-	if res.Header.Get("Referrer-Policy") != "no-referrer" || res.Header.Get("Cache-Control") != "no-store" {
+	if res.Header.Get("Referrer-Policy") != "same-origin" || res.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the address may be told or kept: %v", res.Header)
 	}
 }

@@ -32,11 +32,15 @@ func (s *Server) handle(rt route) http.Handler {
 					"this server only shows; start plait ui without --read-only"})
 				return
 			}
-			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-				s.fail(w, r, rt, &problem{http.StatusUnsupportedMediaType, "media_type", "send application/json"})
+			want, read := "application/json", rt.readBody
+			if !rt.api() {
+				want, read = "application/x-www-form-urlencoded", rt.readForm
+			}
+			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != want {
+				s.fail(w, r, rt, &problem{http.StatusUnsupportedMediaType, "media_type", "send " + want})
 				return
 			}
-			if err := rt.readBody(w, r); err != nil {
+			if err := read(w, r); err != nil {
 				s.fail(w, r, rt, err)
 				return
 			}
@@ -68,20 +72,9 @@ const bodyTime = 20 * time.Second
 // is listed in the table, and has a value of the right type. A missing body counts as an empty
 // object.
 func (rt route) readBody(w http.ResponseWriter, r *http.Request) error {
-	conn := http.NewResponseController(w)
-	if err := conn.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
-		return err
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return err
-	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return err
-	}
+	data, err := wholeBody(w, r)
 	if err != nil {
-		return badRequest("the body: %v", err)
+		return err
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}")
@@ -109,6 +102,35 @@ func (rt route) readBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// wholeBody returns the body of a request.
+func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) {
+		err = badRequest("the body: %v", err)
+	}
+	return data, err
+}
+
+// readForm reads and validates the body of a request that a page's form sends without scripts: each field is listed in
+// the table.
+func (rt route) readForm(w http.ResponseWriter, r *http.Request) error {
+	data, err := wholeBody(w, r)
+	if err != nil {
+		return err
+	}
+	if r.PostForm, err = url.ParseQuery(string(data)); err != nil {
+		return badRequest("the body: %v", err)
+	}
+	return checkFields("the body", r.PostForm, rt.Body)
+}
+
 // checkQuery refuses a query with a parameter that is not listed in the table, or is given twice: a misspelt filter
 // would list everything.
 func (rt route) checkQuery(r *http.Request) error {
@@ -116,13 +138,18 @@ func (rt route) checkQuery(r *http.Request) error {
 	if err != nil {
 		return badRequest("the query: %v", err)
 	}
+	return checkFields("the query", given, rt.Query)
+}
+
+// checkFields refuses values of a field that is not known, or two of one that is given once.
+func checkFields(where string, given url.Values, known []field) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		i := slices.IndexFunc(rt.Query, func(f field) bool { return f.Name == key })
+		i := slices.IndexFunc(known, func(f field) bool { return f.Name == key })
 		switch {
 		case i < 0:
-			return badRequest("the query: unknown parameter %q", key)
-		case len(given[key]) > 1 && !rt.Query[i].Many:
-			return badRequest("the query: %s is given %d times", key, len(given[key]))
+			return badRequest("%s: unknown parameter %q", where, key)
+		case len(given[key]) > 1 && !known[i].Many:
+			return badRequest("%s: %s is given %d times", where, key, len(given[key]))
 		}
 	}
 	return nil

@@ -171,7 +171,22 @@ func (s *Server) choose(ctx context.Context, body *inbox, at string) error {
 	if c.gate != nil {
 		a, err := s.newGateCard(ctx, *c.gate)
 		body.Gate = &a
-		return err
+		if err != nil {
+			return err
+		}
+		row, err := s.cfg.Store.Thread(ctx, c.gate.Task)
+		if err != nil {
+			return err
+		}
+		rec, err := s.views.Record(ctx, row)
+		if err != nil {
+			return err
+		}
+		tl, err := s.views.Timeline(ctx, rec, a.Now)
+		if err != nil {
+			return err
+		}
+		return s.soFar(ctx, &a, rec, tl)
 	}
 	body.Row = c.row
 	var err error

@@ -102,7 +102,7 @@ func gallery(t *testing.T) []wall {
 		return err
 	})
 	paths := forkTask(h)
-	h.asksMore(release)
+	h.asksMore(release, 1)
 	h.write(filepath.Join(h.dir, ".plait/flows/broken.yaml"), "version: 1\nname: broken\ngrpah: {}\n")
 	audit, err := os.ReadFile("../../../examples/audit.yaml")
 	if err != nil {
@@ -134,10 +134,13 @@ func gallery(t *testing.T) []wall {
 	}
 }
 
-// asksMore adds to a task the questions of agents, merges and limits.
-func (h *house) asksMore(row store.Thread) {
+// asksMore adds to a task the questions of agents, limits and a merge of so many files.
+func (h *house) asksMore(row store.Thread, files int) {
 	h.t.Helper()
 	patch := "--- a/sum.go\n+++ b/sum.go\n@@ -1,5 +1,5 @@\n func Sum(n []int) (sum int) {\n-\tfor _, v := range n[1:] {\n+\tfor _, v := range n {\n \t\tsum += v\n \t}\n"
+	for i := range files - 1 {
+		patch += fmt.Sprintf("--- /dev/null\n+++ b/review/f%d.md\n@@ -0,0 +1,2 @@\n+# f%d.go\n+No defect in %d functions.\n", i, i, i+2)
+	}
 	var b store.Batch
 	for i, g := range []struct {
 		source store.GateSource

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -109,4 +110,33 @@ func TestStopBesideWords(t *testing.T) {
 	}
 	b.do(chromedp.Click(chromedp.CSS("[data-key=menu] > summary")), chromedp.Click(chromedp.CSS(".menu button.no")))
 	h.ends(row.ID, store.Cancelled)
+}
+
+// TestMergeIsSeenFirst approves a merge with the button: it cannot be pressed before the end of the change was on the
+// screen, or a file of the list was opened, and not after another button was pressed and taken back.
+func TestMergeIsSeenFirst(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	h.asksMore(h.run(gated, "Release"), 30)
+	s := h.open("")
+	approve := `<button type="button" class="yes" data-api="/api/v1/gates/g-0000000001/approve" data-key-of="a" disabled`
+	if !strings.Contains(s.get("/?at=g-0000000001").body, approve) {
+		t.Error("without scripts it could be pressed")
+	}
+	b := s.browse()
+	b.do(chromedp.EmulateViewport(1024, 768))
+	off := `document.querySelector("[data-key-of=a]").disabled`
+	for _, see := range []string{`document.querySelector(".asked form.answer").scrollIntoView()`,
+		`document.querySelectorAll(".change-list a")[7].click()`} {
+		b.visit("/?at=g-0000000001")
+		b.waits(off)
+		js[string](b, `(document.querySelector("[data-key-of=d]").click(), "")`)
+		b.waits(`document.querySelector("#notice button") !== null`)
+		js[string](b, `(document.querySelector("#notice button").click(), "")`)
+		b.waits(`!document.querySelector("[data-key-of=d]").disabled`)
+		if !js[bool](b, off) {
+			t.Error("a press of Deny, taken back, lets it be approved")
+		}
+		js[string](b, `(`+see+`, "")`)
+		b.waits("!" + off)
+	}
 }

@@ -23,7 +23,7 @@ type remarkWay struct{ Label, API string }
 type given struct {
 	Path     string
 	Tree     string
-	To       int // the last line
+	From, To int // lines
 	By, Text string
 	Link     string // to its step
 	Columns  int    // of the table that it is shown in
@@ -81,7 +81,7 @@ func (s *Server) givenIn(ctx context.Context, in string, step dag.Hash) (g given
 	if err != nil {
 		return g, err
 	}
-	g = given{Path: about.File, Tree: about.Tree, To: about.EndLine, Link: "/steps/" + step.String() + "?thread=" + in}
+	g = given{Path: about.File, Tree: about.Tree, From: about.Line, To: about.EndLine, Link: "/steps/" + step.String() + "?thread=" + in}
 	if detail != nil && detail.By != nil {
 		g.By = *detail.By
 	}

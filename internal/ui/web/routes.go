@@ -59,7 +59,11 @@ func (s *Server) pageRoutes() []route {
 			str("flow", "the flow that is chosen"),
 			str("prompt", "the prompt that is filled in")),
 		serve("/tasks", "tasks, newest first", s.tasksPage, stateField, flowField, titleField, allField, beforeField,
-			manyField, afterField, limitField),
+			manyField, afterField, limitField, str("sort", "began (default), state, title, flow, agents or cost, of the tasks on "+
+				"this page; -began and so on: the other way round")),
+		{Method: http.MethodPost, Path: "/tasks", About: "the form of that list: the same with all chosen tasks", do: s.manyTasks,
+			Body: []field{{Name: "task", Type: "string", About: "the id of a task", Many: true},
+				str("do", "cancel, dismiss or remove"), boolean("sure", "it was asked whether to remove them")}},
 		serve("/tasks/{id}", "a task", of(s.taskRow, s.taskPage),
 			str("at", "what is chosen: a step's hash, an attempt or a gate"),
 			str("tab", "of what is chosen: changes, log, prompt, output or evidence; without it, of the task: "+
@@ -88,7 +92,7 @@ func (s *Server) pageRoutes() []route {
 			str("a", "a task, a thread or a step"),
 			str("b", "the other"),
 			str("sa", "the step that a is compared up to"),
-			str("sb", "the step that b is compared up to")),
+			str("sb", "the step that b is compared up to"), integer("from", "the first step after the shared ones that is shown")),
 		serve("/steps/{hash}", "a step", of(hash, s.stepPage), str("thread", "the thread it is viewed from")),
 		serve("/steps/{hash}/calls", "the requests of a step to its model, or one of them with its response",
 			of(hash, s.stepCallsPage), callField, str("thread", "the thread it is viewed from")),

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
 )
@@ -153,14 +157,65 @@ func screens(t *testing.T) (walls []wall) {
 		return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "the agent is not logged in"}
 	}
 	failed := done.run(mendFlow, "Fix Sum without an account")
-	done.asksMore(asked)
+	done.asksMore(asked, 30)
 	at := done.open("")
-	return []wall{
+	walls = append(walls, more(t)...)
+	return append(walls, []wall{
 		{fix, []framed{{"task-asks", "/tasks/" + asks}, {"inbox", "/"}}},
 		{thirty, []framed{{"task-30", "/tasks/" + many}}},
 		{at, []framed{{"task-changes", "/tasks/" + changed.ID}, {"task-failed", "/tasks/" + failed.ID},
 			{"task-step", "/tasks/" + changed.ID + "?at=" + done.did(t, changed, "left").String()},
-			{"inbox-merge", "/?at=g-0000000001"}, {"inbox-failed", "/?at=" + failed.ID}}},
+			{"inbox-merge", "/?at=g-0000000001"}, {"inbox-failed", "/?at=" + failed.ID}, {"tasks", "/tasks"}}},
+	}...)
+}
+
+// more starts servers with an empty inbox, a change with a comment, a long task, and costs.
+func more(t *testing.T) []wall {
+	empty := newHouse(t, nil)
+	empty.demo = &Demo{Codex: true}
+	h := newHouse(t, map[string]scripted{})
+	before, after := sample(t)
+	row := h.rewrites(before, after, "done")
+	s := h.open("")
+	at := s.changesOf(row)
+	from := strings.TrimPrefix(regexp.MustCompile(`from=\w+`).FindString(at), "from=")
+	fork := s.asks("/api/v1/threads/"+row.ID+"/fork", `{"text":"Why is it gone? Keep it, or say where it went.",`+
+		`"about":"docs/old.md:1-3","tree":"`+from+`"}`)
+	h.ends(fork.Thread, store.Completed)
+	steps := 300
+	if os.Getenv("PLAIT_PICTURES") != "" {
+		steps = 1000
+	}
+	said := make([]string, 0, steps)
+	for i := range steps - 2 {
+		said = append(said, string(mustJSON(map[string]string{"$status": "more", "summary": fmt.Sprintf("File %d has no defect.", i+1)})))
+	}
+	long := newHouse(t, map[string]scripted{"work": say(append(said, `{"$status":"done"}`)...)})
+	many := long.run(strings.Replace(chatty, "maxRounds: 100", fmt.Sprint("maxRounds: ", 2*steps), 1), "Read every file of the archive")
+	spent := newHouse(t, nil)
+	spent.spends("codex", 1_840_000, 3_120_000, 0)
+	spent.spends("claude", 620_000, 4_410_000, 0)
+	spent.spends("codex", 940_000, 1_570_000, 1)
+	spent.spends("copilot", 210_000, 0, 2)
+	spent.spends("claude", 380_000, 2_700_000, 4)
+	return []wall{
+		{empty.open(""), []framed{{"inbox-empty", "/"}}},
+		{s, []framed{{"diff-comment", strings.Replace(at, row.ID, fork.Thread, 1) + "&file=" + url.QueryEscape("docs/old.md")}}},
+		{long.open(""), []framed{{"task-1000", "/tasks/" + many.ID}, {"thread-1000", "/threads/" + many.ID}}},
+		{spent.open(""), []framed{{"cost", "/cost"}}},
+	}
+}
+
+// spends begins a task in which an agent used tokens some days ago.
+func (h *house) spends(by string, tokens, micro int64, days int) {
+	h.t.Helper()
+	row := h.begin(asking, "Look at "+by)
+	at := time.Now().AddDate(0, 0, -days).UnixMilli()
+	a := store.Attempt{ID: row.ID + ".7", Thread: row.ID, N: 7, From: dag.Sum([]byte(row.ID)), Role: "plan", Agent: by,
+		Status: store.AttemptDone, StartedAt: at - 90_000, EndedAt: at,
+		Usage: store.Usage{InputTokens: tokens, OutputTokens: tokens / 20, CostMicroUSD: micro}}
+	if err := h.store.Commit(h.t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
+		h.t.Fatal(err)
 	}
 }
 

@@ -180,7 +180,7 @@ func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskReco
 	}
 	switch {
 	case at != "":
-		err = s.fillChosen(ctx, body, rec, at, tab)
+		err = s.fillChosen(ctx, body, rec, tl, at, tab)
 	case tab != "" && !slices.Contains(tabs, tab):
 		err = badRequest("a task's page has no part %q", tab)
 	default:
@@ -204,12 +204,16 @@ func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskReco
 }
 
 // fillChosen reads what is chosen, with its tab.
-func (s *Server) fillChosen(ctx context.Context, body *taskBody, rec view.TaskRecord, at, tab string) error {
+func (s *Server) fillChosen(ctx context.Context, body *taskBody, rec view.TaskRecord, tl view.Timeline,
+	at, tab string) error {
 	if tab != "" && !slices.Contains(stepTabs, tab) {
 		return badRequest("what is chosen has no part %q", tab)
 	}
 	if i := slices.IndexFunc(body.Gates, func(g gateCard) bool { return g.G.ID == at }); i >= 0 {
 		body.Gate = &body.Gates[i]
+		if err := s.soFar(ctx, body.Gate, rec, tl); err != nil {
+			return err
+		}
 	}
 	c, err := s.selectItem(ctx, rec, body.Driven, at)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/record/thread"
@@ -29,8 +30,92 @@ const (
 
 // taskTable is a table of tasks.
 type taskTable struct {
+	Columns []taskColumn
+	Groups  []taskGroup
+	Here    string // the address, to which its form returns
+	Sorted  bool   // not by age
+	Now     time.Time
+}
+
+// A taskGroup is the tasks of one day, or all of them.
+type taskGroup struct {
+	Day   string
 	Tasks []view.TaskRow
-	Now   time.Time
+}
+
+// A taskColumn is the head of a column.
+type taskColumn struct {
+	Text, Link, Class string
+	Sorted            string // for aria-sort
+}
+
+// taskOrders are the orders of a page of tasks; with a minus in front it is the other way round.
+var taskOrders = map[string]func(a, b view.TaskRow) int{
+	"state": func(a, b view.TaskRow) int {
+		return place(displays, a.Display.State) - place(displays, b.Display.State)
+	},
+	"title":  func(a, b view.TaskRow) int { return cmp.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title)) },
+	"flow":   func(a, b view.TaskRow) int { return cmp.Compare(a.Flow, b.Flow) },
+	"agents": func(a, b view.TaskRow) int { return b.Agents - a.Agents },
+	"cost": func(a, b view.TaskRow) int {
+		return cmp.Or(cmp.Compare(b.Usage.CostMicroUSD, a.Usage.CostMicroUSD), cmp.Compare(b.Usage.Tokens(), a.Usage.Tokens()))
+	},
+	"began": func(a, b view.TaskRow) int { return cmp.Compare(b.CreatedAt, a.CreatedAt) },
+}
+
+func place[T comparable](list []T, one T) int { return slices.Index(list, one) }
+
+// newTaskTable sorts one page of tasks. link returns the address of another order.
+func newTaskTable(rows []view.TaskRow, sort string, now time.Time, link func(sort string) string) taskTable {
+	by, back := strings.CutPrefix(sort, "-")
+	t := taskTable{Now: now, Sorted: by != "began"}
+	slices.SortStableFunc(rows, func(a, b view.TaskRow) int {
+		if back {
+			a, b = b, a
+		}
+		return taskOrders[by](a, b)
+	})
+	for _, c := range []taskColumn{{Text: "State"}, {Text: "Task", Link: "title"}, {Text: "Flow"},
+		{Text: "Agents", Class: "n"}, {Text: "Cost", Class: "n"}, {Text: "Began", Class: "n"}} {
+		name := cmp.Or(c.Link, strings.ToLower(c.Text))
+		if c.Link = link(name); name == by {
+			c.Sorted = "ascending"
+			if back != slices.Contains([]string{"agents", "cost", "began"}, by) { // the most and the newest come first
+				c.Sorted = "descending"
+			}
+			if !back {
+				c.Link = link("-" + name)
+			}
+		}
+		t.Columns = append(t.Columns, c)
+	}
+	for _, row := range rows {
+		day := ""
+		if !t.Sorted {
+			day = dayOf(time.UnixMilli(int64(row.CreatedAt)), now)
+		}
+		if n := len(t.Groups); n == 0 || t.Groups[n-1].Day != day {
+			t.Groups = append(t.Groups, taskGroup{Day: day})
+		}
+		last := &t.Groups[len(t.Groups)-1]
+		last.Tasks = append(last.Tasks, row)
+	}
+	return t
+}
+
+// dayOf returns what people call the day of a time.
+func dayOf(at, now time.Time) string {
+	const day = "2006-01-02"
+	switch at.Format(day) {
+	case now.Format(day):
+		return "Today"
+	case now.AddDate(0, 0, -1).Format(day):
+		return "Yesterday"
+	}
+	if at.Year() != now.Year() {
+		return at.Format("Monday, January 2, 2006")
+	}
+	return at.Format("Monday, January 2")
 }
 
 // taskFilter reads the filter of a request.
@@ -84,9 +169,13 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
+	sort := cmp.Or(q.Get("sort"), "began")
+	if taskOrders[strings.TrimPrefix(sort, "-")] == nil {
+		return badRequest("sort: use state, title, flow, agents, cost or began, with - in front for the other way round")
+	}
 	link := func(set ...string) string {
 		to := url.Values{}
-		for _, name := range []string{"state", "flow", "q", "all", "n"} {
+		for _, name := range []string{"state", "flow", "q", "all", "n", "sort"} {
 			if v := q.Get(name); v != "" {
 				to.Set(name, v)
 			}
@@ -103,14 +192,14 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		return "/tasks?" + to.Encode()
 	}
 	body := struct {
-		State, Flow, Query, Newest string
-		All, Filtered, First       bool
-		States                     []choice
-		Flows                      []string
-		Everywhere                 string // URL of the tasks of all workspaces, or back
-		List                       taskTable
-		Next                       template.URL // URL of the next page
-	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: taskTable{Now: time.Now()}}
+		State, Flow, Query, Newest, Sort string
+		All, Filtered, First             bool
+		States                           []choice
+		Flows                            []string
+		Everywhere                       string // URL of the tasks of all workspaces, or back
+		List                             taskTable
+		Next                             template.URL // URL of the next page
+	}{State: q.Get("state"), Sort: q.Get("sort"), Flow: f.Flow, Query: f.Title, All: f.All}
 	if f.After != "" {
 		body.Newest = link()
 	}
@@ -123,13 +212,20 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 	if f.All {
 		body.Everywhere = link("all", "")
 	}
-	var next string
-	if body.List.Tasks, next, err = s.pageOfTasks(r.Context(), f); err != nil {
+	rows, next, err := s.pageOfTasks(r.Context(), f)
+	if err != nil {
 		return err
 	}
 	if next != "" {
 		body.Next = template.URL(link("before", next))
 	}
+	body.List = newTaskTable(rows, sort, time.Now(), func(sort string) string {
+		if sort == "began" {
+			sort = ""
+		}
+		return link("sort", sort)
+	})
+	body.List.Here = r.URL.RequestURI()
 	known, err := s.knownFlows(r.Context())
 	if err != nil {
 		return err
@@ -138,7 +234,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 	for _, l := range known {
 		names[l.Name] = true
 	}
-	for _, t := range body.List.Tasks {
+	for _, t := range rows {
 		names[t.Flow] = true
 	}
 	if f.Flow != "" {

@@ -77,7 +77,6 @@ var templateFuncs = template.FuncMap{
 	"titled":    stepTitle,
 	"word":      word,
 	"class":     func(d view.DisplayState) string { return strings.ReplaceAll(string(d), " ", "-") },
-	"tasks":     func(now time.Time, rows []view.TaskRow) taskTable { return taskTable{rows, now} },
 	"count64":   func(n int) string { return text.Number(int64(n)) },
 	"tokenSum":  func(u view.Usage) int64 { return u.InputTokens + u.OutputTokens },
 	"attemptN":  attemptN,

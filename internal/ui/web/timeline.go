@@ -224,14 +224,15 @@ func newBar(tl view.Timeline, l view.TimelineLane, b view.Bar, i int, doing stri
 	return item
 }
 
-// Shares of a timeline: how much room a label needs, and how much a mark takes.
+// Shares of a timeline: the least room for a label, what each of its letters takes, and what a mark takes.
 const (
-	labelRoom = 0.06
-	markRoom  = 0.015
+	labelRoom  = 0.06
+	letterRoom = 0.014
+	markRoom   = 0.015
 )
 
-// placeLabels places the labels of a lane's bars: in the bar and on to the next item, or left of the bar where that has
-// more room.
+// placeLabels places the labels of a lane's bars: in the bar if they fit, otherwise where there is most room: after the
+// bar, before it, or in it.
 func placeLabels(items []timelineItem) {
 	for i := range items {
 		one := &items[i]
@@ -242,18 +243,18 @@ func placeLabels(items []timelineItem) {
 		if i+1 < len(items) {
 			right = items[i+1].from - markRoom
 		}
-		start := one.from
-		if one.to-one.from < labelRoom { // beside it
-			start = one.to
-		}
-		switch {
+		in, after, before := one.to-one.from, right-one.to, one.from-left
+		switch need := letterRoom * float64(len([]rune(one.Label))); {
 		case one.Label == "":
-		case right-start < labelRoom && one.from-left > right-start && one.from-left > labelRoom:
-			one.LabelX, one.LabelW, one.LabelEnd = percent(left), percent(one.from-left), true
-		case right-start < labelRoom/2:
-			one.Label = ""
+		case in >= need, in >= max(after, before, labelRoom):
+			one.LabelX, one.LabelW = percent(one.from), percent(in)
+		case after >= min(need, max(before, labelRoom)):
+			one.LabelX, one.LabelW = percent(one.to), percent(after)
+		case before >= labelRoom:
+			one.LabelX, one.LabelW, one.LabelEnd = percent(left), percent(before), true
+			one.Label = text.Shorten(one.Label, int(before/letterRoom)) // its beginning would be cut off
 		default:
-			one.LabelX, one.LabelW = percent(start), percent(right-start)
+			one.Label = ""
 		}
 	}
 }

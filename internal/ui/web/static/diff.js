@@ -77,8 +77,13 @@
   new MutationObserver(watch).observe(document.querySelector("main"), { childList: true, subtree: true, attributeFilter: ["class"] });
   watch();
 
-  // A comment on a line: one at a time, between the lines.
-  let form = null;
+  // A comment on a line, or on all lines from start to end: one at a time, between the lines.
+  let form = null, start = null, end = null;
+  const old = (a) => a.closest("td").classList.contains("del"), sideOf = (a) => [...of(a).querySelectorAll("a[data-line]")].filter((o) => old(o) === old(a) && o.checkVisibility());
+  function chosen() {
+    const all = sideOf(end), i = all.indexOf(start), j = all.indexOf(end);
+    return i < 0 ? [end] : all.slice(Math.min(i, j), Math.max(i, j) + 1);
+  }
   function close() {
     if (!form) return;
     const lines = form.closest(".lines"), row = form.closest("tr.writing");
@@ -86,13 +91,13 @@
     row.remove();
     if (!lines.dataset.loaded) delete lines.dataset.kept;
   }
-  function comment(a) {
-    const change = a.closest(".change"), made = change && change.querySelector(":scope > form.remark");
+  function comment() {
+    const change = end.closest(".change"), made = change && change.querySelector(":scope > form.remark");
     if (!made) return;
     const text = form ? form.elements.text.value : "";
     close();
-    const file = of(a), old = a.closest("td").classList.contains("del"), row = a.closest("tr");
-    const path = old && file.dataset.before || file.dataset.path, where = path + ":" + a.dataset.line;
+    const lines = chosen(), a = lines.at(-1), file = of(a), was = old(a), row = a.closest("tr"), span = [lines[0].dataset.line, a.dataset.line];
+    const path = was && file.dataset.before || file.dataset.path, where = path + ":" + (lines.length > 1 ? span.join("-") : span[0]);
     const at = row.parentNode.insertBefore(document.createElement("tr"), row.nextSibling);
     at.className = "writing";
     const cell = at.appendChild(document.createElement("td"));
@@ -101,9 +106,9 @@
     form.hidden = false;
     form.elements.text.value = text;
     form.elements.about.value = where;
-    form.elements.tree.value = old ? change.dataset.from || "" : change.dataset.to || "";
-    form.querySelector("[data-where]").textContent = "Line " + a.dataset.line + " of " + path + (old ? ", before the change" : "");
-    form.dataset.line = (old ? a.closest("tr").querySelector("td.t.del") : a.closest("td").nextElementSibling).textContent.replace(/^(added|removed): /, "");
+    form.elements.tree.value = was ? change.dataset.from || "" : change.dataset.to || "";
+    form.querySelector("[data-where]").textContent = (lines.length > 1 ? "Lines " + span.join(" to ") : "Line " + span[0]) + " of " + path + (was ? ", before the change" : "");
+    form.dataset.line = lines.map((l) => (was ? l.closest("tr").querySelector("td.t.del") : l.closest("td").nextElementSibling).textContent.replace(/^(added|removed): /, "")).join("\n> ");
     for (const b of form.querySelectorAll("[data-way]")) { b.dataset.api = b.dataset.way; form.dataset.api = form.dataset.api || b.dataset.way; }
     at.closest(".lines").dataset.kept = "";
     form.elements.text.focus();
@@ -116,6 +121,11 @@
       close();
       const back = row && row.querySelector("a[data-line]");
       if (back) back.focus();
+      return;
+    }
+    if (e.target.closest("form.remark [data-above]")) {
+      const all = sideOf(end), up = all[all.indexOf(chosen()[0]) - 1], low = chosen().at(-1);
+      if (up) { here(up); here(low, true); comment(); }
       return;
     }
     const use = e.target.closest("form.remark [data-use]");
@@ -144,19 +154,21 @@
       return;
     }
     const line = e.target.closest(".file a[data-line]");
-    if (line && !e.ctrlKey && !e.metaKey && !e.shiftKey) {
+    if (line && !e.ctrlKey && !e.metaKey) {
       e.preventDefault();
       history.replaceState(null, "", line.getAttribute("href"));
-      here(line);
-      comment(line);
+      here(line, e.shiftKey);
+      comment();
     }
   });
 
   // Keys: from file to file, along lines, and what was viewed.
-  function here(a) {
+  function here(a, more) {
+    if (!more || !start || of(start) !== of(a) || old(start) !== old(a)) start = a;
+    end = a;
     for (const o of document.querySelectorAll("a.here")) o.classList.remove("here");
+    for (const o of chosen()) o.classList.add("here");
     for (const o of of(a).querySelectorAll('a[data-line][tabindex="0"]')) o.tabIndex = -1;
-    a.classList.add("here");
     a.tabIndex = 0;
     a.focus({ preventScroll: true });
     a.scrollIntoView({ block: "nearest" });
@@ -189,12 +201,13 @@
     if (!at) return;
     const line = document.activeElement.closest("a[data-line]");
     if (e.key === "v") { at.querySelector(":scope > .viewed input").click(); at.querySelector("summary").focus(); }
-    if (e.key === "c" && (line || at.querySelector("a[data-line]"))) { e.preventDefault(); comment(line || at.querySelector("a[data-line]")); }
+    if (e.key === "c" && (line || at.querySelector("a[data-line]"))) { e.preventDefault(); if (!line || line !== end) here(line || at.querySelector("a[data-line]")); comment(); }
     if (e.key === "ArrowDown" || e.key === "ArrowUp") {
       const lines = [...at.querySelectorAll("a[data-line]")].filter((a) => a.checkVisibility()), on = document.activeElement;
       if (!lines.length || !line && on.nodeName !== "SUMMARY") return;
       e.preventDefault();
-      here(lines[line ? Math.min(lines.length - 1, Math.max(0, lines.indexOf(line) + (e.key === "ArrowDown" ? 1 : -1))) : 0]);
+      const to = lines[line ? Math.min(lines.length - 1, Math.max(0, lines.indexOf(line) + (e.key === "ArrowDown" ? 1 : -1))) : 0];
+      here(to, e.shiftKey && line);
     }
   });
 })();

@@ -66,7 +66,7 @@
       if (r.ok) {
         const doc = new DOMParser().parseFromString(await r.text(), "text/html");
         const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
-        if (doc.querySelector("main")) { keep(); draw(main(), doc.querySelector("main")); bring(); }
+        if (doc.querySelector("main")) { keep(); draw(main(), doc.querySelector("main")); bring(); look(); }
         if (low) toTail();
         performance.clearMeasures();
         performance.measure("plait-update", { start: begun });
@@ -162,13 +162,13 @@
     if (button && button.name) body[button.name] = button.dataset.true === undefined ? button.value : true; // over what was written beside it
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
+    const free = () => { busy.delete(form); buttons.forEach((b) => { b.disabled = b.dataset.unseen !== undefined; }); look(); };
     busy.add(form);
     if (!bare) for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
     buttons.forEach((b) => { b.disabled = true; });
     const path = button && button.dataset.api || form.dataset.api;
     if (path.startsWith("/api/v1/gates/") && !await hold((button || form.querySelector("button")).textContent)) {
-      busy.delete(form);
-      buttons.forEach((b) => { b.disabled = false; });
+      free();
       return;
     }
     try {
@@ -178,7 +178,7 @@
       try { v = JSON.parse(text); } catch { throw new Error(text || r.statusText); }
       if (!v.ok) throw new Error(v.error.message);
       if (said) said.textContent = "";
-      if (body.check) { tell(v.data.summary); busy.delete(form); buttons.forEach((b) => { b.disabled = false; }); return; }
+      if (body.check) { tell(v.data.summary); free(); return; }
       if (form.dataset.next) { location.href = form.dataset.next.replace("{id}", encodeURIComponent(v.data.thread || v.data.id || "")); return; }
       if (!bare) form.reset();
       tell(v.data.summary || form.dataset.done);
@@ -188,8 +188,7 @@
       if (form.isConnected && said) { said.textContent = err.message; said.classList.remove("good"); }
       else { tell(err.message); bring(); } // its place was taken meanwhile
     }
-    busy.delete(form);
-    buttons.forEach((b) => { b.disabled = false; });
+    free();
   }
 
   // What became of the last thing that was done: it stays until it is closed, or the next one is done.
@@ -214,9 +213,15 @@
       if (!looked.has(id) || document.hidden) looked.set(id, { since: performance.now(), end: false });
       const at = form && form.getBoundingClientRect(), around = card.parentElement.getBoundingClientRect();
       if (at && at.height && at.bottom > 0 && at.top < Math.min(innerHeight, around.bottom)) looked.get(id).end = true;
+      if (looked.get(id).end) for (const b of card.querySelectorAll("[data-unseen]:disabled")) if (!busy.has(b.form)) { b.disabled = false; b.removeAttribute("title"); }
     }
   }
   setInterval(look, 250);
+  document.addEventListener("click", (e) => {
+    const card = e.target.closest(".change-list a, .change-ways a") && e.target.closest(".asked[data-digest]");
+    const seen = card && looked.get(card.id + card.dataset.digest);
+    if (seen) { seen.end = true; look(); }
+  });
   function answerBy(key) {
     const card = document.querySelector(".inbox .asked[data-digest]");
     if (!card) return;
@@ -250,6 +255,9 @@
       theme(dark ? "light" : "dark");
       try { localStorage.setItem("plait-theme", dark ? "light" : "dark"); } catch { /* not kept */ }
     }
+  });
+  document.addEventListener("change", (e) => {
+    if (e.target.matches("[data-all]")) for (const box of document.querySelectorAll("input[name=task][form=many]")) box.checked = e.target.checked;
   });
   function theme(name) { document.documentElement.classList.remove("light", "dark"); if (name) document.documentElement.classList.add(name); }
   try { theme(localStorage.getItem("plait-theme") || ""); } catch { /* the system's */ }
