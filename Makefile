@@ -10,10 +10,20 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# FULL are tests that do little of their work under the race detector and all of it without. PAGES run without it only:
-# they draw the pages of hostile records one after the other, where it has nothing to find.
-FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses|TestHistories)$$|SurvivesCrashes$$
+# FULL are tests that do little of their work under the race detector and all of it without. Without it only run those that
+# do one thing after the other, where it has nothing to find that other tests of the same room do not show it: PAGES draw
+# the pages of hostile records, CRIMES drive a task beside an agent that attacks it with files and git, and VERDICTS are on
+# many records, sound or changed in one place. So do the rooms in which nothing starts a goroutine, see ALONE.
+FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses|TestHistories|TestFaultsInTrees)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
+CRIMES := ^(TestHostileWorktrees|TestPlantedInTheRepository|TestNotesOpenNoGate|TestForgedTaskDirectory|TestForgedAnswers)$$
+VERDICTS := ^(TestEditedLinks|TestEditedPlans|TestLostInAPlan|Test(Any)?(Plan|Tree)s?(Is|Are)Sound)$$
+
+# The rooms in whose code and tests nothing runs at the same time as something else, and the others.
+SHARED := \bgo (func|[a-zA-Z.]+\()|\bchan |\bsync\.|errgroup|\.Parallel\(\)
+ROOMS = $(GO) list -f '{{.Dir}}' ./internal/... | grep -v -e /internal/ui/cli -e /internal/ui/web
+ALONE = for d in $$($(ROOMS)); do grep -qE '$(SHARED)' $$d/*.go || echo $$d; done
+BESIDE = for d in $$($(ROOMS)); do ! grep -qE '$(SHARED)' $$d/*.go || echo $$d; done
 
 # The real Codex that the tests drive; the version is internal/agent/codex.Version.
 CODEX := 0.169.0
@@ -78,7 +88,7 @@ race: ## the program's scripts with the race detector too
 	@$(MAKE) --no-print-directory test RACED=all
 
 test-rooms:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v -e /internal/ui/cli -e /internal/ui/web)
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(CRIMES)|$(VERDICTS)' $$($(BESIDE)),$$($(ROOMS)))
 
 test-program:
 	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/ui/cli ./cmd/... ./tools/...
@@ -88,7 +98,9 @@ test-web:
 	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/ui/web
 
 test-full:
-	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)' ./internal/app/control ./internal/record/gc ./internal/record/verify ./internal/ui/web
+	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)|$(CRIMES)|$(VERDICTS)' \
+	  ./internal/app/control ./internal/record/gc ./internal/record/verify ./internal/ui/web
+	@$(GO) test -json $(TESTFLAGS) $$($(ALONE))
 
 test-record:
 	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults
