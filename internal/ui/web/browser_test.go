@@ -29,7 +29,41 @@ type browser struct {
 	said []string // dialogs, requests to other hosts, policy violations
 }
 
-// browse starts Chromium. Without it the test is skipped, except in CI, where it fails.
+// chromium is started by the first test that needs it: a start takes longer than most tests. TestMain closes it.
+var chromium struct {
+	mu  sync.Mutex
+	ctx context.Context // of its first, empty tab; nil: it was not started
+	end []func()
+}
+
+// startChromium starts Chromium if it does not run.
+func startChromium(path string) error {
+	chromium.mu.Lock()
+	defer chromium.mu.Unlock()
+	if chromium.ctx != nil {
+		return nil
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.WindowSize(1440, 900))
+	all, end := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // errors about unknown events
+	chromium.end = []func(){func() { chromedp.Cancel(ctx) }, shut, end}
+	if err := chromedp.Do(ctx); err != nil {
+		closeChromium()
+		return err
+	}
+	chromium.ctx = ctx
+	return nil
+}
+
+func closeChromium() {
+	for _, f := range chromium.end {
+		f()
+	}
+}
+
+// browse opens a tab of Chromium that shares no cookie and nothing kept with that of another test. Without Chromium the
+// test is skipped, except in CI, where it fails.
 func (s *site) browse() *browser {
 	s.t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -39,16 +73,15 @@ func (s *site) browse() *browser {
 		}
 		s.t.Skip("NOT TESTED: there is no chromium: make setup")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.DisableGPU, chromedp.WindowSize(1440, 900))
-	all, end := chromedp.NewExecAllocator(context.Background(), opts...)
-	s.t.Cleanup(end)
-	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // errors about unknown events
+	if err := startChromium(path); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, shut := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	s.t.Cleanup(func() { chromedp.Cancel(ctx); shut() })
 	ctx, late := context.WithTimeout(ctx, 12*patience)
 	s.t.Cleanup(late)
 	b := &browser{site: s, ctx: ctx}
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // Chromium lives as long as this context
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // the tab lives as long as this context
 		s.t.Fatal(err)
 	}
 	if err := chromedp.Listen(ctx, func(ev any) {

@@ -38,7 +38,15 @@ func TestMain(m *testing.M) {
 		fmt.Println("NOT TESTED with -short: the page, in a browser")
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(withChromium{m})
+}
+
+// withChromium runs tests and then closes the Chromium that they have used.
+type withChromium struct{ *testing.M }
+
+func (m withChromium) Run() int {
+	defer closeChromium()
+	return m.M.Run()
 }
 
 // A scripted agent plays one role.
