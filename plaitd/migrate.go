@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/river"
@@ -83,9 +84,9 @@ func (m migration) String() string {
 	rest := ""
 	switch {
 	case m.Hashed > 0 && m.DryRun:
-		rest = fmt.Sprintf("; would hash %d events into the log", m.Hashed)
+		rest = fmt.Sprintf("; would hash %s into the log", text.Count(int(m.Hashed), "event"))
 	case m.Hashed > 0:
-		rest = fmt.Sprintf("; hashed %d events into the log", m.Hashed)
+		rest = fmt.Sprintf("; hashed %s into the log", text.Count(int(m.Hashed), "event"))
 	}
 	switch {
 	case m.Queue && m.DryRun:

@@ -128,7 +128,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 		return attempt.Usage("thread %s has ended, and nothing can follow its end: fork it and compact the fork",
 			row.ID)
 	case row.Steps == 0:
-		return attempt.Usage("thread %s has no steps to summarise", row.ID)
+		return attempt.Usage("thread %s has no steps to summarize", row.ID)
 	case blocked && (row.Reason.Kind == store.ReasonGate || row.Reason.Kind == store.ReasonJoin):
 		return attempt.Usage("thread %s is blocked (%s); compact it when it runs again", row.ID, row.Reason.Kind)
 	}

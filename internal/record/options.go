@@ -28,7 +28,7 @@ const (
 // How much of a conversation is shown to agents that were not part of it.
 const (
 	ContextFull    = "full"    // all of it
-	ContextSummary = "summary" // the summary, without the steps that it summarises
+	ContextSummary = "summary" // the summary, without the steps that it summarizes
 )
 
 // OnTeam, as Options.On, means that the workers of a team drive the task.

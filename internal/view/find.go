@@ -65,7 +65,7 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 			return row, err
 		}
 		if len(rows) <= back {
-			return row, Advise(fmt.Errorf("no task %s: this workspace has %d tasks: %w", typed, len(rows), store.ErrNotFound),
+			return row, Advise(fmt.Errorf("no task %s: this workspace has %s: %w", typed, text.Count(len(rows), "task"), store.ErrNotFound),
 				"list those of every workspace with `%s`", advice.Option{Verb: advice.ListAll})
 		}
 		return rows[back], nil

@@ -135,7 +135,7 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 	case event.ThreadResumed:
 		return part("resumed (was %s)", eventText(p.From))
 	case event.ThreadCompacted:
-		return part("summarised %s (step %d)", number(p.Steps, "step"), p.N)
+		return part("summarized %s (step %d)", number(p.Steps, "step"), p.N)
 	case event.ThreadDelayed:
 		return part("worker %s cannot do it: %s; tried again at %s", eventText(p.Worker), eventText(p.Message), Time(p.Until))
 	case event.ThreadBlocked, event.ThreadEnded:

@@ -20,8 +20,8 @@ type Why string
 
 // Reasons why a snapshot cannot have something.
 const (
-	InSubmodule Why = "submodule"  // files in the directory of a submodule that is not initialised
-	OfSubmodule Why = "commits"    // commits or changed files of an initialised submodule, or one that cannot be read
+	InSubmodule Why = "submodule"  // files in the directory of a submodule that is not initialized
+	OfSubmodule Why = "commits"    // commits or changed files of an initialized submodule, or one that cannot be read
 	Repository  Why = "repository" // a repository that is no submodule
 	Ignored     Why = "ignored"    // files that git ignores
 )

@@ -87,7 +87,7 @@ func callResult() *schema.Schema {
 	return schema.OfFields(map[string]*jsonschema.Schema{"returnCode": schema.Anything, "summary": schema.Anything})
 }
 
-// outcome returns the schema of what a join's routes can refer to. The meta of paths is not analysed.
+// outcome returns the schema of what a join's routes can refer to. The meta of paths is not analyzed.
 func (j *joinSite) outcome() *schema.Schema {
 	paths := map[string]*jsonschema.Schema{}
 	path := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"status": schema.Anything,

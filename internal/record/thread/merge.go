@@ -37,8 +37,8 @@ type Why string
 
 // Reasons why no merge can take something.
 const (
-	WhySubmodule  Why = "submodule"  // files in a submodule that was not initialised
-	WhyCommits    Why = "commits"    // changes of an initialised submodule
+	WhySubmodule  Why = "submodule"  // files in a submodule that was not initialized
+	WhyCommits    Why = "commits"    // changes of an initialized submodule
 	WhyRepository Why = "repository" // a repository that an agent made
 	WhyIgnored    Why = "ignored"    // git ignores it
 	WhyUnreadable Why = "unreadable" // git cannot read the worktree

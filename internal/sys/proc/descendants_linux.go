@@ -186,7 +186,7 @@ func (k *descendants) signal(sig unix.Signal) {
 // end ends every process of the run except the leader, which has ended or cannot be ended.
 // It gives them wait to end, then sends SIGTERM and, after grace, SIGKILL. It stops when
 // two searches in a row find none alive: a process that forks during a search may be
-// missed once. It reaps those whose parent we became, and returns how many were signalled
+// missed once. It reaps those whose parent we became, and returns how many were signaled
 // and ended, and which are left.
 func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	begin := time.Now()

@@ -14,7 +14,7 @@
 //   - When Run returns, the child and its descendants are gone, even if the
 //     child ended by itself. Those that remain first get a short time to end,
 //     then SIGTERM, then SIGKILL.
-//   - A process is signalled only while its id cannot have been given to
+//   - A process is signaled only while its id cannot have been given to
 //     another: the leader is reaped last, others are held by a pidfd and
 //     compared by their start time.
 //
@@ -128,7 +128,7 @@ type Result struct {
 	Exit   int            // exit code, -1 when a signal ended it or it never ran
 	Signal syscall.Signal // the signal that ended it, or 0
 	Reason Reason         // why it was stopped, "" if it ended by itself
-	Swept  int            // processes besides the child that had to be signalled
+	Swept  int            // processes besides the child that had to be signaled
 	Left   []int          // processes that could not be ended, normally none
 }
 

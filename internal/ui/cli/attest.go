@@ -78,8 +78,8 @@ key of the agent.`,
 			if file != "" {
 				res, err := a.writeBundle(ctx, w, m, file, key, proof)
 				return show(a, cmd, res, err, func(out page, res attested) {
-					out.line("%s  %d steps, %d entries, %d bytes, signed by %s", text.Safe(file), res.Steps, res.Entries,
-						res.Size, res.Key)
+					out.line("%s  %s, %d entries, %s, signed by %s", text.Safe(file), text.Count(res.Steps, "step"), res.Entries,
+						text.Count(int(res.Size), "byte"), res.Key)
 				})
 			}
 			log, err := w.store.Log(ctx)

@@ -207,7 +207,7 @@ Each run is a task: you can show it, fork it from any step, resume it after a cr
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line for streams")
 	flags.StringVar(&expr, "jq", "", "print only what this jq `expression` selects from the JSON data")
-	flags.StringVar(&a.color, "color", "auto", "use colour: auto, always or never")
+	flags.StringVar(&a.color, "color", "auto", "use color: auto, always or never")
 	flags.BoolVar(&a.plain, "plain", false, "on a terminal, print plain lines and never redraw")
 	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
 	flags.StringVar(&a.home, "home", "",

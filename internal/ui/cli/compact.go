@@ -12,9 +12,9 @@ func (a *app) threadCompactCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact THREAD [--agent A]",
 		Short: "Summarise a conversation with an agent",
-		Long: `Let an agent summarise the conversation so far. The summary becomes a step; later prompts
+		Long: `Let an agent summarize the conversation so far. The summary becomes a step; later prompts
 contain the task, the summary and the output of pinned roles. Nothing is lost: plait thread
-show --expand prints the summarised steps, plait resume --context full ignores the summary,
+show --expand prints the summarized steps, plait resume --context full ignores the summary,
 and a fork from before it undoes it.`,
 		Example: `  plait thread compact k7f2
   plait thread compact k7f2 --agent codex`,

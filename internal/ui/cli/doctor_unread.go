@@ -9,6 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -32,7 +33,7 @@ func examineAnswers(ctx context.Context, s store.Store, nodes *thread.Reader) []
 		err = u.thread(ctx, rows[i])
 	}
 	f := Finding{What: "answers", OK: true, Steps: u.steps,
-		Text: fmt.Sprintf("those of %d steps can be read", len(u.seen))}
+		Text: fmt.Sprintf("those of %s can be read", text.Count(len(u.seen), "step"))}
 	switch n := len(u.steps); {
 	case err != nil:
 		f.OK, f.Text, f.Do = false, err.Error(), "run plait verify"

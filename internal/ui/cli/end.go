@@ -135,7 +135,7 @@ func (w *workplace) printEnd(out page, row store.Thread, rec view.TaskRecord, re
 	took, used := rec.Times(time.Now()), store.Usage(rec.Task().Usage)
 	facts := []string{text.Took(took.Elapsed) + " elapsed", text.Took(took.Work) + " work"}
 	if n := used.Tokens(); n > 0 {
-		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(used.CostMicroUSD))
+		facts = append(facts, text.Count(int(n), "token"), dollars(used.CostMicroUSD))
 	}
 	out.line("%s", out.dim("  "+strings.Join(facts, ", ")))
 	for _, line := range w.changed(out.ctx, row) {

@@ -107,7 +107,7 @@ the same task. Look first with plait gate show.
 With --edit or --input you approve the action with another input: another command, other
 arguments of the tool. The agent carries out exactly what you wrote, once; both are in the
 record. Claude Code and models can be given another input for a command, Claude Code for a
-tool too; other agents can not: deny, and say with -m what to do instead.
+tool too. For other agents, deny it and say with -m what to do instead.
 
 ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
 and you are asked to confirm.
@@ -116,7 +116,7 @@ and you are asked to confirm.
 	cmd.Example = `  plait approve g-35aeb9441b
   plait approve g-35aeb9441b --resume     # and continue the task here
   plait approve g-35aeb9441b --edit       # another command in its place`
-	cmd.Flags().BoolVar(&session, "session", false, "remember for this task")
+	cmd.Flags().BoolVar(&session, "session", false, "approve the same action for the rest of this task")
 	change.add(cmd)
 	return cmd
 }

@@ -83,8 +83,8 @@ ago, in all workspaces, but for those with work that could not be merged.`,
 					out.line("%s %s that ended more than %s ago; kept %d with work that could not be merged", remove,
 						text.Count(n, "task"), text.Count(swept.days, "day"), swept.Left)
 				}
-				out.line("%d objects, %d reachable; %s %d (%s); kept %d recent or pinned",
-					res.Scanned, res.Reachable, verb, res.Deleted, text.Size(res.Bytes), res.Kept)
+				out.line("%s, %d reachable; %s %d (%s); kept %d recent or pinned",
+					text.Count(res.Scanned, "object"), res.Reachable, verb, res.Deleted, text.Size(res.Bytes), res.Kept)
 			})
 		},
 	}

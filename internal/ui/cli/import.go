@@ -203,8 +203,8 @@ func (a *app) transfer(
 		for _, p := range report.Problems {
 			fmt.Fprintln(a.err, p.Hash.String()+"  "+text.Safe(p.What))
 		}
-		return res, fmt.Errorf("integrity %s, completeness %s, history %s, %d problems; nothing was copied: %w",
-			report.Integrity, report.Completeness, report.History, len(report.Problems), store.ErrCorrupt)
+		return res, fmt.Errorf("integrity %s, completeness %s, history %s, %s; nothing was copied: %w",
+			report.Integrity, report.Completeness, report.History, text.Count(len(report.Problems), "problem"), store.ErrCorrupt)
 	}
 	if task == "" { // the log of an export is not that of its record
 		if err := a.meet(ctx, cfg.From, to); err != nil {
@@ -236,8 +236,8 @@ func (a *app) printTransferred(cmd *cobra.Command, res transferred, done string)
 		for _, it := range res.Refused() {
 			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, text.Safe(it.ID), text.Safe(it.Why))
 		}
-		out.line("%d tasks %s, %d already there, %d refused; %d objects, %s", count[transfer.Imported], done,
-			count[transfer.There], len(res.Refused()), res.Objects, text.Size(res.Bytes))
+		out.line("%s %s, %d already there, %d refused; %s, %s", text.Count(count[transfer.Imported], "task"), done,
+			count[transfer.There], len(res.Refused()), text.Count(res.Objects, "object"), text.Size(res.Bytes))
 	})
 }
 

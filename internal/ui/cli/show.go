@@ -92,7 +92,7 @@ its model, if the task was started with --record; --call N prints one of these r
 	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: at most `N` levels (default: all)")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest `N` steps")
 	cmd.Flags().IntVar(&before, "before", 0, "only steps before step `N`")
-	cmd.Flags().BoolVar(&expand, "expand", false, "also print summarised steps")
+	cmd.Flags().BoolVar(&expand, "expand", false, "also print summarized steps")
 	cmd.Flags().StringVar(&promptOf, "prompt", "", "print the exact prompt of this `step`")
 	cmd.Flags().StringVar(&callsOf, "calls", "", "list the recorded requests of this `step` to its model")
 	cmd.Flags().IntVar(&call, "call", 0, "with --calls: print request `N` and its response in full")
@@ -150,7 +150,7 @@ func writeWholeStep(out page, v *view.WholeStep, expand bool) {
 	}
 	writeStep(out, &v.Step, true)
 	if v.Covered > 0 && !expand {
-		out.note("summarises %s before it (--expand lists them)", text.Count(v.Covered, "step"))
+		out.note("summarizes %s before it (--expand lists them)", text.Count(v.Covered, "step"))
 	}
 	out.line("\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s",
 		text.Safe(string(v.Meta)), v.Content.Short(), v.DetailHash.Short(), v.Start.Short())
@@ -215,9 +215,14 @@ var formMeans = map[string]string{
 	thread.FormOmitted: "left out, and everything before it that is not listed",
 }
 
+// promptSize says how long a part of a prompt is.
+func promptSize(bytes, tokens int) string {
+	return text.Count(bytes, "byte") + ", about " + text.Count(tokens, "token")
+}
+
 // writePrompt prints how a prompt was assembled, and its text.
 func writePrompt(out page, v *view.Prompt) {
-	out.line("prompt of step %d (%s): %d bytes, about %d tokens", v.N, text.Safe(v.Role), v.Bytes, v.Tokens)
+	out.line("prompt of step %d (%s): %s", v.N, text.Safe(v.Role), promptSize(v.Bytes, v.Tokens))
 	for _, u := range v.Context {
 		number := "–"
 		if u.N > 0 {
@@ -225,8 +230,7 @@ func writePrompt(out page, v *view.Prompt) {
 		}
 		what := formMeans[u.Form]
 		if u.Bytes > 0 {
-			size := fmt.Sprintf("%d bytes, about %d tokens", u.Bytes, u.Tokens)
-			what = strings.TrimSuffix(size+"; "+what, "; ")
+			what = strings.TrimSuffix(promptSize(u.Bytes, u.Tokens)+"; "+what, "; ")
 		}
 		out.line("  %3s  %-16s %-8s %s  %s", number, text.Safe(u.Role), text.Safe(u.Form), out.dim(u.Step.Short()),
 			out.dim(what))

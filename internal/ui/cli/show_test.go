@@ -301,9 +301,9 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 		Meta: json.RawMessage(`{"bytes":29,"steps":2}`)})
 	m.step(root, thread.Draft{Role: "three", Text: "the third text"})
 	folded := m.plait("thread", "show", root.row.ID)
-	contains(t, folded, "2 steps, summarised", "3  __compact__", "in short", "4  three", "the third text")
+	contains(t, folded, "2 steps, summarized", "3  __compact__", "in short", "4  three", "the third text")
 	if strings.Contains(folded, "the first text") {
-		t.Errorf("what is summarised is shown:\n%s", folded)
+		t.Errorf("what is summarized is shown:\n%s", folded)
 	}
 	contains(t, m.plait("thread", "show", root.row.ID, "--expand"), "the first text", "the second text", "in short",
 		"the third text")
@@ -311,7 +311,7 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 	if m.data(&v, "thread", "show", root.row.ID); len(v.Steps) != 4 {
 		t.Errorf("--json has %d steps, want all", len(v.Steps))
 	}
-	contains(t, m.plait("thread", "show", summary.Short()), "in short", "summarises 2 steps before it")
+	contains(t, m.plait("thread", "show", summary.Short()), "in short", "summarizes 2 steps before it")
 	contains(t, m.plait("thread", "show", summary.Short(), "--expand"), "1  one", "2  two", "3  __compact__")
 	var w view.WholeStep
 	if m.data(&w, "thread", "show", summary.String(), "--expand"); len(w.Covers) != 2 || w.Covers[1].Role != "two" ||

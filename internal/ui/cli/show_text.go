@@ -47,7 +47,7 @@ func writeThread(out page, v *view.Thread, states displays, whole, expand bool) 
 	}
 	shown := 0
 	if hidden := min(v.Summarized, len(v.Steps)); hidden > 0 && !expand {
-		said := fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", text.Count(v.Summarized, "step"))
+		said := fmt.Sprintf("  …  %s, summarized (--expand shows what they said)", text.Count(v.Summarized, "step"))
 		out.line("\n  %s", out.dim(said))
 		shown = hidden
 	}
@@ -89,7 +89,7 @@ func writeStep(out page, s *view.Step, whole bool) {
 			extra += fmt.Sprintf(", %d attempts", s.Attempts)
 		}
 		if t := s.Usage.Tokens(); t > 0 {
-			extra += fmt.Sprintf(", %d tokens", t)
+			extra += ", " + text.Count(int(t), "token")
 		}
 	}
 	out.line("\n  %3d  %-16s %-12s %s  %s", s.N, roleIn(s.Role, s.Path), view.Outcome(s.Role, s.Meta),
@@ -109,7 +109,8 @@ func writeStep(out page, s *view.Step, whole bool) {
 		out.lines(lines, few, "… %d more lines"+see, strings.Clone)
 	}
 	for _, art := range s.Artifacts {
-		out.line("       %s %s (%d bytes, %s)", out.dim("artifact"), text.Safe(art.Name), art.Size, art.Blob.Short())
+		out.line("       %s %s (%s, %s)", out.dim("artifact"), text.Safe(art.Name), text.Count(int(art.Size), "byte"),
+			art.Blob.Short())
 	}
 }
 

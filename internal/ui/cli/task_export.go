@@ -64,7 +64,8 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 				fmt.Fprintf(a.err, a.says("warning: %d objects are missing from the record; see plait verify\n"), n)
 			}
 			return a.print(cmd, res, func(out page) {
-				out.line("%s  %d files, %d objects, %d bytes", text.Safe(file), res.Files, res.Objects, res.Size)
+				out.line("%s  %s, %s, %s", text.Safe(file), text.Count(res.Files, "file"), text.Count(res.Objects, "object"),
+					text.Count(int(res.Size), "byte"))
 			})
 		},
 	}

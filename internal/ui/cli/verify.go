@@ -113,7 +113,8 @@ func writeReport(out page, report verify.Report, known view.History, witnesses [
 	for _, p := range report.Problems {
 		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 	}
-	out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness, report.Objects)
+	out.line("integrity %s, completeness %s, %s", report.Integrity, report.Completeness,
+		text.Count(report.Objects, "object"))
 	if l := report.Log; l != nil {
 		known.Size = l.Size
 		says := known.Says(time.Now())

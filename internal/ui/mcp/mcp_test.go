@@ -99,7 +99,7 @@ func TestATaskFromStartToResult(t *testing.T) {
 	}
 	select {
 	case line := <-h.heard:
-		if !strings.Contains(line, "agents working") {
+		if !strings.Contains(line, " working") {
 			t.Errorf("progress says %q", line)
 		}
 	case <-time.After(time.Minute):

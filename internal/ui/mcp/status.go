@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -211,5 +212,5 @@ func progress(v taskStatus) string {
 			working++
 		}
 	}
-	return fmt.Sprintf("%s: %d steps, %d agents working", v.State, v.Steps, working)
+	return fmt.Sprintf("%s: %s, %s working", v.State, text.Count(v.Steps, "step"), text.Count(working, "agent"))
 }

@@ -237,7 +237,7 @@ func (s *screen) openAt(tab int, forks bool) []order {
 	case id != "":
 		return s.ask(id)
 	case b.thread == "":
-		s.note = "It has not begun."
+		s.note = "Nothing to open: this agent has no step yet."
 		return nil
 	}
 	s.step = &stepPane{of: readStep{thread: b.thread, role: b.role}, tab: tab, forks: forks}

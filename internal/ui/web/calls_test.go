@@ -71,11 +71,11 @@ func TestCalls(t *testing.T) {
 				t.Errorf("request %d is without %q", n+1, want)
 			}
 		}
-		whole := fmt.Sprintf("plait thread show %s --calls %d --call %d has it", steps[0].Hash.Short(), 1, n+1)
+		whole := fmt.Sprintf("plait thread show %s --calls %d --call %d</code>", steps[0].Hash.Short(), 1, n+1)
 		if strings.Contains(body, whole) != cut {
 			t.Errorf("request %d: it says how to see the rest: %t, want %t", n+1, !cut, cut)
 		}
-		if strings.Contains(body, "<script>alert") || strings.Contains(body, "The rest is not shown") != cut {
+		if strings.Contains(body, "<script>alert") || strings.Contains(body, "Shortened.") != cut {
 			t.Errorf("request %d: it is escaped: %t; it is cut: %t, want %t", n+1, !strings.Contains(body, "<script>alert"),
 				!cut, cut)
 		}
