@@ -133,10 +133,8 @@ func (f *Finder) state(ctx context.Context, name string, s view.Step) (State, er
 
 // asked returns the first line of what is to be done now, in a whole prompt.
 func asked(text string) string {
-	if i := strings.LastIndex(text, "# Now\n\n"); i >= 0 {
-		text = text[i+len("# Now\n\n"):]
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	_, now := prompt.Split(text)
+	line, _, _ := strings.Cut(strings.TrimSpace(now), "\n")
 	return line
 }
 

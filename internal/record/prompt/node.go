@@ -280,3 +280,31 @@ func readKept(ctx context.Context, nodes *thread.Reader, h dag.Hash, above int) 
 	}
 	return kept, err
 }
+
+// instructionHead is the heading of the instruction, with which a prompt ends.
+const instructionHead = "# Now\n\n"
+
+// Split divides a prompt into what comes before the instruction, "" if there is none, and the instruction.
+func Split(text string) (before, instruction string) {
+	if at := strings.LastIndex(text, "\n"+instructionHead); at >= 0 {
+		return text[:at+1], text[at+1+len(instructionHead):]
+	}
+	return "", strings.TrimPrefix(text, instructionHead)
+}
+
+// Instruction returns the instruction of a prompt, without reading more of the prompt than that takes.
+func Instruction(ctx context.Context, nodes *thread.Reader, h dag.Hash) (string, error) {
+	n, err := nodes.Node(ctx, h)
+	if err != nil {
+		return "", err
+	}
+	var p Node
+	if n.Type == dag.TypePrompt && n.Unmarshal(&p) == nil && len(p.Parts) > 0 {
+		if before, instruction := Split(p.Parts[len(p.Parts)-1].Text); before != "" {
+			return instruction, nil
+		}
+	}
+	text, err := Read(ctx, nodes, h)
+	_, instruction := Split(text)
+	return instruction, err
+}

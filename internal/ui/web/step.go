@@ -140,14 +140,8 @@ func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, driven boo
 // maxPrompt limits how much of a prompt a page shows, in bytes.
 const maxPrompt = 128 << 10
 
-// instructionHead is the heading of the instruction in a prompt.
-const instructionHead = "\n# Now\n\n"
-
 func (c *selection) prompt(text string) {
-	c.Instruction = text
-	if at := strings.LastIndex(text, instructionHead); at > 0 {
-		c.PromptText, c.Instruction = text[:at+1], text[at+len(instructionHead):]
-	}
+	c.PromptText, c.Instruction = prompt.Split(text)
 	for _, part := range []*string{&c.PromptText, &c.Instruction} {
 		if !c.whole && len(*part) > maxPrompt {
 			*part, c.PromptCut = strings.ToValidUTF8((*part)[:maxPrompt], ""), true
