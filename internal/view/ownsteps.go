@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -48,4 +49,33 @@ func shared(row store.Thread) dag.Hash {
 		return row.Path.Fork
 	}
 	return dag.Hash{}
+}
+
+// NewSteps reads the steps that a thread made itself, oldest first, after the last one that is known. If the step that
+// it was forked from is not known, those before it are among them.
+func (b *Reader) NewSteps(ctx context.Context, row store.Thread, known func(dag.Hash) (bool, error)) ([]Step, error) {
+	until := shared(row)
+	if is, err := known(until); err != nil {
+		return nil, err
+	} else if row.ForkedFrom != nil && !is {
+		until = dag.Hash{}
+	}
+	var steps []Step
+	for s, err := range b.ownSteps(ctx, row, until) {
+		if err != nil {
+			return nil, err
+		}
+		if is, err := known(s.Hash); err != nil {
+			return nil, err
+		} else if is {
+			break
+		}
+		one, err := b.step(ctx, s.Step, s.N)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, one)
+	}
+	slices.Reverse(steps)
+	return steps, b.fillDone(ctx, steps)
 }

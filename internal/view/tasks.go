@@ -174,3 +174,17 @@ func (b *Reader) Task(ctx context.Context, row store.Thread) (Task, error) {
 	}
 	return r.Task(), nil
 }
+
+// Selects reports whether f selects the task whose root thread is row by its workspace, its flow and its state.
+func (b *Reader) Selects(ctx context.Context, f TaskFilter, row store.Thread) (bool, error) {
+	f = f.resolved()
+	may := f.statuses()
+	if !f.All && !b.here(row) || f.Flow != "" && row.Flow != f.Flow || may != nil && !slices.Contains(may, row.Status) {
+		return false, nil
+	}
+	if f.State == "" && f.Word == "" {
+		return true, nil
+	}
+	v, err := b.Task(ctx, row)
+	return err == nil && f.has(v), err
+}
