@@ -97,11 +97,12 @@ func (c *Controller) waitReleased(ctx context.Context, task string) bool {
 // each after each deletion, and refuses a thread that a process drives.
 func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.Thread) error) error {
 	bundles := map[dag.Hash]bool{}
+	var gone []string
 	var err error
 	for _, id := range ids {
 		var row store.Thread
 		if row, err = c.remove(ctx, id); row.ID != "" { // some of its files may be left
-			bundles[row.Bundle] = true
+			bundles[row.Bundle], gone = true, append(gone, row.ID)
 		}
 		if err == nil {
 			err = each(row)
@@ -110,8 +111,12 @@ func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.T
 			break
 		}
 	}
+	ctx = context.WithoutCancel(ctx)
 	for bundle := range bundles {
-		err = errors.Join(err, ignoreBusy(c.views.drawBundle(context.WithoutCancel(ctx), bundle)))
+		err = errors.Join(err, ignoreBusy(c.views.drawBundle(ctx, bundle)))
+	}
+	if len(gone) > 0 {
+		err = errors.Join(err, c.views.index.Forget(ctx, gone))
 	}
 	return err
 }

@@ -43,7 +43,9 @@ import (
 	"github.com/plait-run/plait/internal/sys/lock"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/secret"
+	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/advice"
+	"github.com/plait-run/plait/internal/view/search"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -132,6 +134,7 @@ func New(cfg Config) *Controller {
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Record: cfg.Store.ID(), Index: cfg.Store},
 			board: &taskdir.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,
+			index: search.New(&view.Reader{Store: cfg.Store, Nodes: reader, ReadOnly: true}, cfg.Home),
 		},
 	}
 }

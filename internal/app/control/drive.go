@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/app/people/notes"
@@ -261,11 +262,11 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume) (sto
 
 // publishViews draws a task that is being driven, and has it watched, until done is called.
 func (c *Controller) publishViews(ctx context.Context, row store.Thread) (done func()) {
-	stop, kept := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(kept)
-		c.views.keep(ctx, row, stop)
-	}()
+	stop := make(chan struct{})
+	indexing, leave := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { c.views.keep(ctx, row, stop) })
+	kept.Go(func() { c.views.index.Keep(indexing, indexEvery, IndexShare) })
 	unwatch := func() {}
 	if c.cfg.Watch != nil {
 		unwatch = c.cfg.Watch(ctx, row)
@@ -273,7 +274,8 @@ func (c *Controller) publishViews(ctx context.Context, row store.Thread) (done f
 	return func() {
 		unwatch()
 		close(stop)
-		<-kept
+		leave()
+		kept.Wait()
 		if c.views.flush(ctx, row) == nil {
 			c.views.directory(ctx, row.ID, false)
 		}

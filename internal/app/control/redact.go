@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/redact"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/search"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -36,13 +37,16 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 	if err != nil {
 		return r, 0, err
 	}
+	if err := c.views.index.Clear(ctx); err != nil {
+		return r, 0, err
+	}
 	dirs, err := c.keepsFiles(ctx)
 	if err != nil {
 		return r, 0, fmt.Errorf("redact files: %w", err)
 	}
 	inStore := func(path string) bool {
 		rel, err := filepath.Rel(c.cfg.Home, path)
-		return err == nil && (rel == "objects" || strings.HasPrefix(rel, "plait.db"))
+		return err == nil && (rel == "objects" || strings.HasPrefix(rel, "plait.db")) || search.Is(c.cfg.Home, path)
 	}
 	for _, dir := range dirs {
 		n, failed := redact.Files(ctx, dir, text, inStore)

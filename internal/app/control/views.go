@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/lock"
+	"github.com/plait-run/plait/internal/view/search"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -21,6 +22,13 @@ const (
 	taskShare  = 10
 )
 
+// indexEvery is the least time between two looks at what a search index lacks, while a task is driven.
+const indexEvery = 2 * time.Second
+
+// IndexShare bounds what keeping a search index up to date takes of a process that drives a task: one part in so many of
+// its time.
+const IndexShare = 20
+
 // views draws the index's files when threads have changed, and the directories of
 // tasks when something has happened to them.
 type views struct {
@@ -28,6 +36,7 @@ type views struct {
 	board   *taskdir.DirWriter
 	locks   lock.Locks
 	journal store.Journal
+	index   search.Index
 }
 
 // keep draws what changed until stop is closed: the index's views at most once in viewsEvery, and the directory

@@ -32,7 +32,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 			root.AddCommand(v)
 		}
 	}
-	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
+	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.searchCmd(), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.blameCmd(), a.bisectCmd(), a.costCmd(),
 		a.openCmd(),
@@ -94,6 +94,7 @@ func (a *app) noAgents() error {
 var meantBy = map[string][]string{
 	"run":     {"start", "exec", "begin", "go"},
 	"ls":      {"list", "ps", "status", "tasks", "runs"},
+	"search":  {"find", "grep", "lookup"},
 	"show":    {"view", "describe", "inspect", "get", "cat", "info"},
 	"logs":    {"log", "tail", "events", "history"},
 	"answer":  {"reply", "respond", "say"},

@@ -125,6 +125,7 @@ func gallery(t *testing.T) []wall {
 			{"new", "/new"},
 			{"flows", "/flows"}, {"flow", "/flows/orchestrate"}, {"flow-audit", "/flows/audit"},
 			{"flow-broken", "/flows/broken"},
+			{"search-empty", "/search"}, {"search", "/search?q=sum"}, {"search-wrong", "/search?q=state:lost"},
 			{"compare-empty", "/compare"}, {"compare", "/compare?a=" + paths.ID + "&b=" + fork[0].ID},
 			{"verify", "/threads/" + paths.ID + "/verify"}, {"chats", "/chats"}, {"chat", "/chats/" + chat.ID},
 			{"problem", "/nothing"},

@@ -32,6 +32,9 @@ var (
 	fileField = str("file", "only this file, with all changed lines")
 	diffField = str("diff", "unified (default), or split: side by side")
 
+	searchFields = []field{
+		{Name: "q", Type: "string", About: "words, \"a phrase\", wor*, and filters: flow:, state:, agent:, file:, since:", Required: true},
+		allField, integer("limit", "at most this many, from 1 to 100; 20 by default")}
 	costFields = []field{str("by", "day, flow, agent, model or person; day by default"),
 		integer("days", "only attempts begun in so many days before now; 0 for any, the default"),
 		str("flow", "only tasks of this flow"), allField}
@@ -82,6 +85,7 @@ func (s *Server) pageRoutes() []route {
 		serve("/gates/{id}/patch", "the same as a patch, as a download", of(s.gateOf, s.gatePatch)),
 		serve("/threads/{id}/verify", "whether the record of a thread is unchanged and complete",
 			of(s.row, s.verifyPage)),
+		serve("/search", "steps by their words", s.searchPage, searchFields...),
 		serve("/cost", "what agents used, by day, flow, agent, model or person", s.costPage, costFields...),
 		serve("/hosts", "the machines that agents of tasks work on", s.hostsPage),
 		serve("/chats", "conversations", s.chatsPage),
@@ -116,6 +120,8 @@ func (s *Server) taskRoutes() []route {
 			str("limits", "limits over the flow's, as NAME=VALUE, separated by spaces"),
 			str("worktree", "a git worktree of this repository to work in; by default the workspace"),
 			boolean("check", "only check whether the task could start")),
+		get("/api/v1/search", "steps by their words: prompts, outputs, commands, names of changed files and titles of tasks",
+			"search", s.searchSteps, searchFields...),
 		get("/api/v1/cost", "what agents used, in tokens and millionths of a dollar", "cost", s.showCosts, costFields...),
 		post("/api/v1/demo", "start the demo that the inbox offers before the first task", "run", s.beginDemo),
 		get("/api/v1/tasks/{id}", "a task", "task.show", about(s.taskRow, s.showTask)),

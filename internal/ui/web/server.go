@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/search"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -49,6 +50,7 @@ type Server struct {
 	cfg   Config
 	copy  *taskdir.DirReader // what is shown instead of a store, or nil
 	views *view.Reader
+	index search.Index
 	work  *work
 	hub   *hub
 	mux   *http.ServeMux

@@ -241,6 +241,6 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		names[f.Flow] = true
 	}
 	body.Flows = slices.Sorted(maps.Keys(names))
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: stateEvents,
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Types: stateEvents,
 		Body: body})
 }

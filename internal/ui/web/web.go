@@ -35,6 +35,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/search"
 )
 
 // New returns a server. It has no side effects.
@@ -46,6 +47,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{open: cfg.Open}, beat: heartbeat,
 		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
+	s.index = search.New(s.views, cfg.Home)
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parseTemplates(s.cfg.Program) })
 	s.register(s.routes())
 	return s
@@ -99,6 +101,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	var reads sync.WaitGroup
 	if s.copy == nil {
 		reads.Go(func() { s.hub.run(ctx) })
+		reads.Go(func() { s.index.Keep(ctx, indexEvery, indexShare) })
 		if !s.cfg.ReadOnly {
 			reads.Go(func() { s.watchNotes(ctx) })
 		}

@@ -5,7 +5,7 @@
   const box = document.getElementById("palette");
   if (!box) return;
   const input = box.querySelector("input"), list = box.querySelector("ul");
-  let all = [], shown = [], at = 0, asked = 0;
+  let all = [], shown = [], at = 0, asked = 0, moved = false;
 
   const hidden = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g; // what reorders or hides text
   const entry = (text, kind, act) => ({ text: text.replace(hidden, "\ufffd"), kind, act });
@@ -56,10 +56,14 @@
     const fits = (e) => words.split(/\s+/).every((w) => (e.text + " " + e.kind).toLowerCase().includes(w));
     shown = all.filter(fits).slice(0, 30);
     at = 0;
+    moved = false;
     draw();
-    const more = await tasks(input.value.trim());
+    const typed = input.value.trim(), titled = await tasks(typed);
     if (mine !== asked) return; // something else was typed meanwhile
-    shown = shown.concat(more);
+    const chosen = shown[at];
+    if (typed) shown = titled.concat(shown, entry("Search for " + typed, "steps", go("/search?q=" + encodeURIComponent(typed))));
+    else shown = shown.concat(titled);
+    at = moved ? Math.max(0, shown.indexOf(chosen)) : 0;
     draw();
   }
   async function open() {
@@ -78,7 +82,7 @@
   input.addEventListener("input", look);
   input.addEventListener("keydown", (e) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (step && shown.length) { e.preventDefault(); at = (at + step + shown.length) % shown.length; draw(); }
+    if (step && shown.length) { e.preventDefault(); at = (at + step + shown.length) % shown.length; moved = true; draw(); }
     if (e.key === "Enter" && !e.isComposing) { e.preventDefault(); e.stopPropagation(); if (shown[at]) shown[at].act(); }
   });
 })();
