@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func passing(f *agent.Failure, why *serverError) bool {
 }
 
 // toolless are words of servers whose model has no tools.
-var toolless = regexp.MustCompile(`(?i)(support|available|enable|require)\w*.{0,60}` +
+var toolless = rarely(`(?i)(support|available|enable|require)\w*.{0,60}` +
 	`\b(tools?\b|tool.(use|call|choice)|function.call)|` +
 	`\b(tools?|tool.(use|call|choice)\w*|function.call\w*)\b.{0,60}(support|available|enable|require)`)
 
@@ -92,7 +91,7 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 		} else {
 			f.Message += "; check the key in " + s.KeyEnv
 		}
-	case why.unfit() && toolless.MatchString(why.said):
+	case why.unfit() && toolless().MatchString(why.said):
 		f.Final = true
 		f.Message += "; if the model has no tools, name another by model:, or set config: {tools: null} in the agent's " +
 			"definition to ask it without"

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent/gateway"
@@ -48,8 +49,14 @@ func (e *serverError) ours() bool {
 // tooLong is the code of an error that says so itself.
 const tooLong = "context_length_exceeded"
 
+// rarely compiles an expression when it is first used: those that count are large, and most runs of the program meet no
+// refusal.
+func rarely(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
 // overflow are the words in which servers say that a conversation is too long.
-var overflow = regexp.MustCompile("(?i)" + strings.Join([]string{
+var overflow = rarely("(?i)" + strings.Join([]string{
 	`context.?(length|window|size|limit|overflow)`, `maximum context`, // OpenAI, llama.cpp, LM Studio, Ollama, SGLang
 	`(prompt|input|messages?|conversation) (is |are )?too (long|large)`, // Anthropic, Bedrock, Fireworks
 	`too many (input |total )?tokens`,                                   // Cohere
@@ -65,9 +72,9 @@ var (
 	// overflowOnce are the words of a server whose limit for a minute is less than the request needs: waiting is no use.
 	overflowOnce = regexp.MustCompile(`(?i)request too large|tokens must be reduced`)
 	// money are the words of servers that do not answer 402 when they want to be paid.
-	money = regexp.MustCompile(`(?i)credit balance|insufficient.(balance|credit|fund|quota)|arrear|out of credit`)
+	money = rarely(`(?i)credit balance|insufficient.(balance|credit|fund|quota)|arrear|out of credit`)
 	// moderation are the words of servers that refuse what is said in a request: OpenRouter, xAI, Azure, DashScope.
-	moderation = regexp.MustCompile(`(?i)moderat|content.?(filter|policy|safety|management|violat|exists.risk)|` +
+	moderation = rarely(`(?i)moderat|content.?(filter|policy|safety|management|violat|exists.risk)|` +
 		`usage (guidelines|polic)|safety.?check|(input|prompt|content).{0,20} flagged|inappropriate content|data_inspection`)
 )
 
@@ -79,19 +86,19 @@ func (e *serverError) contextExceeded() bool {
 	case http.StatusTooManyRequests: // it is larger than what is allowed in a minute
 		return overflowOnce.MatchString(said)
 	case 0, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError:
-		return e.code == tooLong || overflow.MatchString(said)
+		return e.code == tooLong || overflow().MatchString(said)
 	}
 	return false
 }
 
 // unpaid reports whether the server wants money.
 func (e *serverError) unpaid() bool {
-	return e.status == http.StatusPaymentRequired || e.rejected() && money.MatchString(e.said)
+	return e.status == http.StatusPaymentRequired || e.rejected() && money().MatchString(e.said)
 }
 
 // moderated reports whether the server refuses what is said in the request.
 func (e *serverError) moderated() bool {
-	return e.rejected() && !e.contextExceeded() && moderation.MatchString(e.said)
+	return e.rejected() && !e.contextExceeded() && moderation().MatchString(e.said)
 }
 
 func (e *serverError) rejected() bool {

@@ -69,12 +69,12 @@ var (
 			`developer instruction`)},
 	}
 	thoughtsMissing = regexp.MustCompile(thoughts)
-	answerLimit     = regexp.MustCompile("max_(?:completion_)?tokens.{0,80}?" +
+	answerLimit     = rarely("max_(?:completion_)?tokens.{0,80}?" +
 		"(?:>|<=|at most|less than or equal to|maximum of) ?[`'\"]?(\\d+)")
 	// Of two numbers the difference is what is left for the answer.
-	answerRest = []*regexp.Regexp{
-		regexp.MustCompile(`max_(?:completion_)?tokens.{0,60}?(?P<prompt>\d+) \+ \d+ > (?P<most>\d+)`),
-		regexp.MustCompile(`maximum context length is (?P<most>\d+).{0,120}?\((?P<prompt>\d+) (?:tokens )?in the messages`),
+	answerRest = []func() *regexp.Regexp{
+		rarely(`max_(?:completion_)?tokens.{0,60}?(?P<prompt>\d+) \+ \d+ > (?P<most>\d+)`),
+		rarely(`maximum context length is (?P<most>\d+).{0,120}?\((?P<prompt>\d+) (?:tokens )?in the messages`),
 	}
 )
 
@@ -83,7 +83,8 @@ const leastAnswer = 256
 
 // answerMost returns how many tokens an answer may have according to a refusal, 0 if that is not what it is about.
 func answerMost(refusal string) int {
-	for _, r := range answerRest {
+	for _, rest := range answerRest {
+		r := rest()
 		if m := r.FindStringSubmatch(refusal); m != nil {
 			most, _ := strconv.Atoi(m[r.SubexpIndex("most")])     // a number that is too large
 			prompt, _ := strconv.Atoi(m[r.SubexpIndex("prompt")]) // is none
@@ -93,7 +94,7 @@ func answerMost(refusal string) int {
 			return 0
 		}
 	}
-	if m := answerLimit.FindStringSubmatch(refusal); m != nil {
+	if m := answerLimit().FindStringSubmatch(refusal); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		return n
 	}
