@@ -19,6 +19,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // ErrRefused is matched by errors about a bundle, or a part of one, that is not as it must be.
@@ -225,7 +226,7 @@ func (s *Statement) checkSubjects() error {
 				return refused("statement: subject %q: unknown digest %q", x.Name, kind)
 			case seen[kind]:
 				return refused("statement: two subjects have a %s", kind)
-			case !slices.Contains(lengths[kind], len(d)) || !isHex(d):
+			case !slices.Contains(lengths[kind], len(d)) || !text.IsHex(d, 0, len(d)):
 				return refused("statement: subject %q: %q is no %s", x.Name, d, kind)
 			}
 			seen[kind] = true
@@ -235,15 +236,6 @@ func (s *Statement) checkSubjects() error {
 		return refused("statement: it has no subject")
 	}
 	return nil
-}
-
-func isHex(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }
 
 // strictly reads canonical JSON into v. It refuses whatever v is not written as: extra keys, doubled ones, missing

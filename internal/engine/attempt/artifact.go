@@ -9,7 +9,6 @@ import (
 	"mime"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Bounds on what one attempt may leave.
@@ -77,7 +77,14 @@ const (
 	objectScheme = "cas:"
 )
 
-var artifactRef = regexp.MustCompile(`^(?:` + commitScheme + `[0-9a-f]{7,64}|` + objectScheme + `[0-9a-f]{8,64})$`)
+// isRef reports whether name is that of a commit or an object, or the beginning of one.
+func isRef(name string) bool {
+	if id, ok := strings.CutPrefix(name, commitScheme); ok {
+		return text.IsHex(id, 7, 64)
+	}
+	id, ok := strings.CutPrefix(name, objectScheme)
+	return ok && text.IsHex(id, 8, 64)
+}
 
 // collectRefs keeps the commits and objects that the field artifacts of an answer names, as artifacts with that name.
 // If one is not there, the error is an *agent.Failure. So it is if a file is not there that an action of a plan names:
@@ -86,7 +93,7 @@ func (r *run) collectRefs(ctx context.Context, ans *answer) error {
 	list, _ := ans.fields["artifacts"].([]any)
 	for _, item := range list {
 		name, _ := item.(string)
-		if !artifactRef.MatchString(name) {
+		if !isRef(name) {
 			if why := ans.missing(name); why != "" && r.p.acts() && r.e.cfg.Player == nil {
 				return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %q %s",
 					event.Brief(name), why)}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxCommit limits the size of a commit object that is kept, in bytes.
 const maxCommit = 1 << 20
-
-var commitName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
 // ErrNoCommit is the error for a name that means no commit of the repository.
 var ErrNoCommit = errors.New("the repository has no such commit")
@@ -20,7 +19,7 @@ var ErrNoCommit = errors.New("the repository has no such commit")
 func (r *Repo) KeepCommit(ctx context.Context, name string, ref func(id string) string) (id string, object []byte,
 	err error) {
 	fail := func(err error) (string, []byte, error) { return "", nil, fmt.Errorf("keep commit %s: %w", name, err) }
-	if !commitName.MatchString(name) {
+	if !text.IsHex(name, 7, 64) {
 		return fail(ErrNoCommit)
 	}
 	s, err := r.begin(noTree)
