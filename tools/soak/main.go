@@ -58,6 +58,7 @@ var trials = []trial{
 	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
 	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
 	{"Temporal's server", "./...", "^TestTemporal$", 50, 10, "plaitd/temporal/servertest"}, // takes minutes to build
+	{"troubles of isolated workers", ".", "^TestTroubles$", 8, 8, "plaitd"},                // on River, all of them
 	{"faults of isolated workers", ".", "^TestStorm$", 60, 30, "plaitd"},                   // a minute each
 	{"faults of a team of hosts", "./hosts", "^TestMatrix$", 1000, 42, "plaitd"},
 }
