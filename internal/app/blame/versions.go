@@ -2,6 +2,7 @@ package blame
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/files/git"
@@ -165,10 +166,5 @@ func (v *version) ancestors() []*version {
 		}
 	}
 	walk(v)
-	var list []*version
-	for p := range seen {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b *version) int { return cmp.Compare(b.order, a.order) })
-	return list
+	return slices.SortedFunc(maps.Keys(seen), func(a, b *version) int { return cmp.Compare(b.order, a.order) })
 }

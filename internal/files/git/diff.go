@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -71,11 +72,7 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []string
-	for rec := range records(out) {
-		list = append(list, rec)
-	}
-	return list, nil
+	return slices.Collect(records(out)), nil
 }
 
 // MaxFile is the maximum length of a file that [Repo.File] returns, in bytes.

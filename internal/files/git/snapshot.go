@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -320,7 +321,7 @@ func (v *survey) reachedDirectly(dir string) bool {
 func isPlaits(path string) bool { return path == plaitDir || strings.HasPrefix(path, plaitDir+"/") }
 
 // records iterates over the output of git with -z: records that end in a NUL.
-func records(out []byte) func(yield func(string) bool) {
+func records(out []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for rec := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
 			if len(rec) > 0 && !yield(string(rec)) {

@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,9 +59,7 @@ func nameOf(f reflect.StructField) string {
 
 // keysOf returns all keys that decode knows, sorted.
 func keysOf(v reflect.Value, own map[string]func(entry)) (keys []string) {
-	for k := range own {
-		keys = append(keys, k)
-	}
+	keys = slices.Collect(maps.Keys(own))
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		if name := nameOf(f); name != "" {
 			keys = append(keys, name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -222,9 +223,7 @@ func (l *logCheck) entry(e *store.LogEntry) {
 	case event.Is(*e.Event, event.HistoryAccepted{}):
 		l.accepts = append(l.accepts, *e.Event)
 	case event.Is(*e.Event, event.TaskRedacted{}):
-		for row, digest := range store.ReadProof(e.Event.Proof) {
-			l.allowed[row] = digest
-		}
+		maps.Copy(l.allowed, store.ReadProof(e.Event.Proof))
 	}
 }
 
