@@ -183,7 +183,7 @@ func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCa
 				}
 				return
 			}
-			if len(events) > 0 || pos == 0 {
+			if len(events) > 0 || pos == 0 || next < pos {
 				look()
 			}
 			pos = next

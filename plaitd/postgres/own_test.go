@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
@@ -377,6 +378,44 @@ func TestUntold(t *testing.T) {
 	}()
 	b, _ := begin("A")
 	if _, err := send(t, url, groupOf([]*change{ready(t, b)}), []byte("untold"), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGone checks that a waiter learns that events are gone, from the next announcement.
+func TestGone(t *testing.T) {
+	url := migrated(t)
+	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: time.Hour})
+	for range 3 {
+		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waited := make(chan error, 1)
+	go func() {
+		last, err := s.Wait(t.Context(), 3)
+		if err == nil && last != 2 {
+			err = fmt.Errorf("position %d", last)
+		}
+		waited <- err
+	}()
+	log, err := other.Entries(t.Context(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree merkle.Tree
+	tree.Append(log[0].Hash())
+	if _, err := other.readers.Exec(t.Context(), "DELETE FROM plait.events WHERE pos > 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.readers.Exec(t.Context(), "UPDATE plait.counters SET value = 1, log = $1 WHERE name = 'pos'",
+		tree.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-waited; err != nil {

@@ -45,32 +45,56 @@ func (s *Store) saw(pos int64) bool {
 	}
 }
 
-// Wait returns when there are events after pos. This process knows the positions that it committed, and those that
-// others announce. It reads the position from the database only after Config.Look, in case no announcement arrives.
+// look notes the last position that the database has, which query reads. What was known before the query and is not
+// there is gone: the database was restored, or rows were deleted.
+func (s *Store) look(query func() (int64, error)) error {
+	known := s.last.Load()
+	last, err := query()
+	if err != nil {
+		return err
+	}
+	if last < known && s.last.CompareAndSwap(known, last) {
+		s.news.wake()
+	}
+	s.saw(last)
+	return nil
+}
+
+// Wait returns when there are events after pos, or none at pos. This process knows the positions that it committed,
+// and those that others announce. It reads the position from the database only after Config.Look, in case no
+// announcement arrives, and for a pos that it does not know.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
 		woken := s.news.next() // before the look, so that no event is missed in between
 		if last = s.last.Load(); last > pos {
 			return last, nil
 		}
-		select {
-		case <-woken:
-			continue
-		case <-time.After(s.cfg.Look):
-		case <-s.closing:
-			return last, fmt.Errorf("wait for events: %w", errClosed)
-		case <-ctx.Done():
-			return last, fmt.Errorf("wait for events: %w", ctx.Err())
+		unknown := last < pos
+		if !unknown {
+			select {
+			case <-woken:
+				continue
+			case <-time.After(s.cfg.Look):
+			case <-s.closing:
+				return last, fmt.Errorf("wait for events: %w", errClosed)
+			case <-ctx.Done():
+				return last, fmt.Errorf("wait for events: %w", ctx.Err())
+			}
 		}
-		err := s.patiently(ctx, func(ctx context.Context) error {
-			return on(ctx, s.readers, func(c *pgx.Conn) error {
-				return c.QueryRow(ctx, readPosition).Scan(&last)
+		err := s.look(func() (int64, error) {
+			err := s.patiently(ctx, func(ctx context.Context) error {
+				return on(ctx, s.readers, func(c *pgx.Conn) error {
+					return c.QueryRow(ctx, readPosition).Scan(&last)
+				})
 			})
+			return last, err
 		})
 		if err != nil {
 			return last, fmt.Errorf("wait for events: %w", err)
 		}
-		s.saw(last)
+		if last < pos {
+			return last, nil
+		}
 	}
 }
 
@@ -142,12 +166,14 @@ func (s *Store) catchUp(c *pgx.Conn) error {
 	var last int64
 	// Cutting a query off would send the server a cancel request: a closing store waits for the answer instead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.cfg.Try)
-	err := c.QueryRow(ctx, readPosition).Scan(&last)
+	err := s.look(func() (int64, error) {
+		err := c.QueryRow(ctx, readPosition).Scan(&last)
+		return last, err
+	})
 	cancel()
 	if err != nil {
 		return err
 	}
-	s.saw(last)
 	select {
 	case <-s.closing:
 	case <-time.After(listenPause):

@@ -136,7 +136,7 @@ func (c *Controller) waitUntilIdle(ctx context.Context, id string, wait bool) (s
 		if err == nil && pos > 0 && ctx.Err() == nil {
 			var events []store.Event
 			events, err = c.cfg.Store.Events(ctx, pos, store.EventFilter{Task: id, Limit: 1})
-			if err == nil && len(events) == 0 {
+			if err == nil && len(events) == 0 && next > pos {
 				pos = next // something happened to another task
 				continue
 			}

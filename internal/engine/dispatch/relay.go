@@ -84,7 +84,10 @@ func (r Relay) follow(ctx context.Context) error {
 	}
 	for {
 		last, err := r.Store.Wait(ctx, pos)
-		if err == nil {
+		switch {
+		case err == nil && last < pos:
+			err = fmt.Errorf("events %d to %d are gone: all open tasks are looked at again", last+1, pos)
+		case err == nil:
 			err = r.news(ctx, pos, last)
 		}
 		if err != nil {

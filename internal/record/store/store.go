@@ -166,7 +166,8 @@ type Journal interface {
 	SetOrigin(ctx context.Context, origin string) error
 
 	// Wait returns when there are events after pos, written by any process, or
-	// when ctx ends. It returns the last position.
+	// when ctx ends. It returns the last position. That is before pos if events
+	// are gone that were there, as after a restore.
 	Wait(ctx context.Context, pos int64) (int64, error)
 }
 

@@ -213,7 +213,7 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 				last = s.c.events[n-1].Pos
 			}
 			s.c.mu.RUnlock()
-			if last > pos {
+			if last != pos {
 				return nil
 			}
 			select {

@@ -234,7 +234,7 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 			return nil
 		}
 		if last, err := s.Wait(ctx, max(seen, pos)); err == nil {
-			seen = last // beyond other tasks' events, so as not to wake for them again
+			seen, pos = last, min(pos, last) // beyond other tasks' events, so as not to wake for them again
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
 	}
 	events, err := h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize})
 	if err != nil || len(events) == 0 {
-		return pos, err
+		return min(pos, now), err
 	}
 	pos = events[len(events)-1].Pos
 	h.add(events, pos)

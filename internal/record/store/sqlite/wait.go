@@ -34,7 +34,7 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.ch
 }
 
-// Wait returns when there are events after pos.
+// Wait returns when there are events after pos, or none at pos.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
 		woken := s.news.next() // before the read, so that no event is missed in between
@@ -45,7 +45,7 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 		if err != nil {
 			return last, fmt.Errorf("wait for events: %w", err)
 		}
-		if last > pos {
+		if last != pos {
 			return last, nil
 		}
 		select {
