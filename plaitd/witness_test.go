@@ -330,12 +330,25 @@ func TestWorkerAsWitness(t *testing.T) {
 			r.run(0, "proof", "accept", kept, "--key", "key", "--reason", "restored")
 			seen.hears("worker ann: in service again")
 			waitHealth(t, seen.at, "ok")
-			if x.there { // it waits for events beyond those that are gone
-				seen.stop()
-				w.witnessing("ann")
-			}
+			r.vouches(seen, w)
 			r.run(0, "run", "short.yaml", "-p", "go", "--on", "team", "-q")
 		})
+	}
+}
+
+// vouches has a person vouch for the log key of a worker, as its log says.
+func (r *rolled) vouches(seen *seeing, w *host) {
+	r.t.Helper()
+	seen.hears("nobody vouches for its log key")
+	seen.mu.Lock()
+	key := regexp.MustCompile(`its log key: \S+ proof sign (\S+) --host ann`).FindStringSubmatch(seen.said.String())
+	seen.mu.Unlock()
+	if key == nil {
+		r.t.Fatal("the worker does not say how to vouch for its log key")
+	}
+	r.run(0, "proof", "sign", key[1], "--host", "ann", "--key", "key")
+	if said := w.run(0, "proof", "show"); !strings.Contains(said, ", as the key of ann") {
+		r.t.Errorf("the worker's proof show says %s", said)
 	}
 }
 

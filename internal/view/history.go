@@ -31,8 +31,9 @@ type History struct {
 type Checkpoint struct {
 	Size     int64            `json:"size"`
 	Standing history.Standing `json:"standing"`
-	By       string           `json:"by,omitempty"` // fingerprint of the person's key
-	At       int64            `json:"at"`           // when the file was written
+	By       string           `json:"by,omitempty"`   // fingerprint of the person's key
+	Host     string           `json:"host,omitempty"` // whose log key signed it, as they say
+	At       int64            `json:"at"`             // when the file was written
 	Root     dag.Hash         `json:"-"`
 }
 
@@ -87,13 +88,13 @@ func (b *Reader) ReadCheckpoint(ctx context.Context, signed []byte) (Checkpoint,
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	head, standing, person, err := keys.Read(signed)
+	head, is, err := keys.Read(signed)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c := Checkpoint{Size: head.Size, Standing: standing, Root: head.Root}
-	if person != nil {
-		c.By = sshsig.Fingerprint(person)
+	c := Checkpoint{Size: head.Size, Standing: is.Standing, Host: is.Host, Root: head.Root}
+	if is.By != nil {
+		c.By = sshsig.Fingerprint(is.By)
 	}
 	return c, nil
 }
@@ -122,6 +123,15 @@ func (h History) Says(now time.Time) string {
 	}
 	if h.Since > 0 {
 		says += fmt.Sprintf("; the first %s are from before there was a log, and unproven", text.Number(h.Since))
+	}
+	return says
+}
+
+// Signatures says what they are worth: "vouched for by SHA256:…, as the key of build-2".
+func (c Checkpoint) Signatures() string {
+	says := c.Standing.Says(c.By)
+	if c.Host != "" {
+		says += ", as the key of " + text.Safe(c.Host)
 	}
 	return says
 }

@@ -40,8 +40,8 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s: docs/format.md has\n%s\nwant\n%s", name, got, want)
 		}
 	}
-	_, standing, _, err := history.ReadKeys(origin, []store.Event{admitted}).Read(checkpoint)
-	if err != nil || standing != history.Vouched {
-		t.Errorf("the checkpoint is %s, %v", standing, err)
+	_, is, err := history.ReadKeys(origin, []store.Event{admitted}).Read(checkpoint)
+	if err != nil || is.Standing != history.Vouched {
+		t.Errorf("the checkpoint is %s, %v", is.Standing, err)
 	}
 }

@@ -31,6 +31,18 @@ type Revocation struct {
 	Reason string `json:"reason"`
 }
 
+// Verifier returns the key as one that verifies checkpoints of the log. The error says why it is none.
+func (a Admission) Verifier() (note.Verifier, error) {
+	v, err := note.NewVerifier(a.Key)
+	if err == nil && v.Name() != a.Origin {
+		err = fmt.Errorf("it is of the log %s, not of %s", v.Name(), a.Origin)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read log key: %w", err)
+	}
+	return v, nil
+}
+
 // Sign returns the event that admits the key, signed by a person.
 func (a Admission) Sign(key ssh.Signer, by string) (store.Event, error) {
 	signed, err := signKey(key, a, a.Key)
@@ -68,6 +80,7 @@ type Keys struct {
 type logKey struct {
 	verifier note.Verifier
 	by       ssh.PublicKey // who vouches for it
+	host     string        // whose it is, as they say
 	revoked  int64         // position of the entry that revokes it; zero: none does
 }
 
@@ -90,8 +103,8 @@ func ReadKeys(origin string, events []store.Event) Keys {
 			if err != nil || !k.had(a.Origin) || k.known[a.Key] != nil {
 				continue
 			}
-			if v, err := note.NewVerifier(a.Key); err == nil && v.Name() == a.Origin {
-				k.known[a.Key] = &logKey{verifier: v, by: by}
+			if v, err := a.Verifier(); err == nil {
+				k.known[a.Key] = &logKey{verifier: v, by: by, host: a.Host}
 			}
 		case event.KeyRevoked:
 			var r Revocation
@@ -139,6 +152,7 @@ func (k Keys) Has(key string) bool { return k.known[key] != nil && k.known[key].
 // A Known is a log key that somebody vouches for, or did.
 type Known struct {
 	Key     string `json:"key"`               // see [LogKey.Public]
+	Host    string `json:"host,omitempty"`    // whose it is, as that person says
 	By      string `json:"by"`                // fingerprint of the person's key
 	Revoked int64  `json:"revoked,omitempty"` // position of the entry that revokes it; zero: none does
 }
@@ -147,7 +161,8 @@ type Known struct {
 func (k Keys) Known() []Known {
 	all := []Known{}
 	for _, key := range slices.Sorted(maps.Keys(k.known)) {
-		all = append(all, Known{key, sshsig.Fingerprint(k.known[key].by), k.known[key].revoked})
+		l := k.known[key]
+		all = append(all, Known{key, l.host, sshsig.Fingerprint(l.by), l.revoked})
 	}
 	return all
 }
@@ -163,12 +178,18 @@ const (
 	Revoked   Standing = "revoked"   // signed by a key that was revoked before
 )
 
-// Read reads a checkpoint of the log, and says what its signatures are worth. by is the key of the person who signed
-// it, or who vouches for the log key that did. The error matches ErrMalformed: the text is not a checkpoint of this
-// log, or has a signature that is false.
-func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, err error) {
+// A Worth says what the signatures of a checkpoint are worth, and whose word that is.
+type Worth struct {
+	Standing
+	By   ssh.PublicKey // of the person who signed it, or who vouches for the log key that did; nil: nobody does
+	Host string        // whose log key that is, as they say
+}
+
+// Read reads a checkpoint of the log, and says what its signatures are worth. The error matches ErrMalformed: the text
+// is not a checkpoint of this log, or has a signature that is false.
+func (k Keys) Read(signed []byte) (Checkpoint, Worth, error) {
 	if c, ok := unsigned(signed); ok {
-		return c, Unsigned, nil, k.own(c)
+		return c, Worth{Standing: Unsigned}, k.own(c)
 	}
 	var verifiers []note.Verifier
 	for _, l := range k.known {
@@ -179,24 +200,24 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 		err = k.own(c)
 	}
 	if err != nil {
-		return c, "", nil, err
+		return c, Worth{}, err
 	}
-	s = Unvouched
+	is := Worth{Standing: Unvouched}
 	for _, sig := range sigs {
 		for _, l := range k.known {
 			switch {
 			case l.verifier.KeyHash() != sig.Hash:
 			case l.revoked == 0 || c.Size < l.revoked:
-				return c, Vouched, l.by, nil
+				return c, Worth{Vouched, l.by, l.host}, nil
 			default:
-				s = Revoked
+				is.Standing = Revoked
 			}
 		}
 	}
 	if len(persons) > 0 {
-		return c, Vouched, persons[0], nil
+		return c, Worth{Standing: Vouched, By: persons[0]}, nil
 	}
-	return c, s, nil, nil
+	return c, is, nil
 }
 
 // Says returns a standing as a phrase: "vouched for by SHA256:…". by is the fingerprint of the person's key, if any.

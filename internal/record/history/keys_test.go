@@ -71,17 +71,18 @@ func TestStanding(t *testing.T) {
 		"rotated": {[]store.Event{admitted, revoked, admit(t, 41, other, origin, 1)},
 			sign(theirs.Signer(origin)), history.Vouched, 1},
 	} {
-		c, got, by, err := history.ReadKeys(origin, x.events).Read(x.signed)
-		if err != nil || got != x.want || c != head {
-			t.Errorf("%s: got %+v, %s, %v, want %s", name, c, got, err, x.want)
+		c, got, err := history.ReadKeys(origin, x.events).Read(x.signed)
+		if err != nil || got.Standing != x.want || c != head ||
+			(got.Host == "desk") != (x.by == 1) {
+			t.Errorf("%s: got %+v, %+v, %v, want %s", name, c, got, err, x.want)
 			continue
 		}
 		var want ssh.PublicKey
 		if x.by != 0 {
 			want = person(t, x.by).PublicKey()
 		}
-		if (by == nil) != (want == nil) || by != nil && sshsig.Fingerprint(by) != sshsig.Fingerprint(want) {
-			t.Errorf("%s: by %v, want %v", name, by, want)
+		if (got.By == nil) != (want == nil) || want != nil && sshsig.Fingerprint(got.By) != sshsig.Fingerprint(want) {
+			t.Errorf("%s: by %v, want %v", name, got.By, want)
 		}
 	}
 }
@@ -107,7 +108,7 @@ func TestFalseCheckpoints(t *testing.T) {
 		"no checkpoint":          {"x\n\n— x AAAAAAAA\n", "fewer than three lines"},
 		"too long":               {string(byLog) + strings.Repeat("x", 1<<16), "longer than"},
 	} {
-		if _, _, _, err := keys.Read([]byte(x.text)); !errors.Is(err, history.ErrMalformed) ||
+		if _, _, err := keys.Read([]byte(x.text)); !errors.Is(err, history.ErrMalformed) ||
 			!strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: got %v, want %q", name, err, x.want)
 		}
@@ -136,11 +137,11 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Add(string(text))
 	f.Add(head.String())
 	f.Fuzz(func(t *testing.T, text string) {
-		c, s, _, err := keys.Read([]byte(text))
+		c, s, err := keys.Read([]byte(text))
 		switch {
 		case err != nil && !errors.Is(err, history.ErrMalformed):
 			t.Errorf("%v does not match ErrMalformed", err)
-		case err == nil && s == history.Vouched && c != head:
+		case err == nil && s.Standing == history.Vouched && c != head:
 			t.Errorf("vouched, and never signed: %q", text)
 		}
 		if c, err := history.ParseCheckpoint(text); err == nil {

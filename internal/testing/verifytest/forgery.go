@@ -247,16 +247,16 @@ func (k *kept) want(t *testing.T, in Storage, checkpoint []byte, text string, st
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, is, by, err := history.ReadKeys(head(t, s).Origin, events).Read(checkpoint)
-		if err != nil || is != standing {
-			t.Errorf("the checkpoint is %s, not %s: %v", is, standing, err)
+		c, is, err := history.ReadKeys(head(t, s).Origin, events).Read(checkpoint)
+		if err != nil || is.Standing != standing {
+			t.Errorf("the checkpoint is %s, not %s: %v", is.Standing, standing, err)
 		}
 		signer := k.person
 		if !bytes.Equal(checkpoint, k.checkpoint) && !bytes.Equal(checkpoint, k.of) {
 			signer = k.forger
 		}
-		if is == history.Vouched && !bytes.Equal(by.Marshal(), signer.PublicKey().Marshal()) {
-			t.Errorf("the wrong person vouches for the checkpoint: %s", ssh.FingerprintSHA256(by))
+		if is.Standing == history.Vouched && !bytes.Equal(is.By.Marshal(), signer.PublicKey().Marshal()) {
+			t.Errorf("the wrong person vouches for the checkpoint: %s", ssh.FingerprintSHA256(is.By))
 		}
 		cfg.Seen = []verify.Seen{{By: "the one who kept it", Size: c.Size, Root: c.Root}}
 	}

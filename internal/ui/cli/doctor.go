@@ -357,7 +357,7 @@ func examineHistory(ctx context.Context, s store.Store, home string) Finding {
 	}
 	f := Finding{What: "history", OK: true, Text: h.Says(time.Now())}
 	if h.Signed != nil && h.Signed.Standing == history.Unvouched {
-		f.Do = "vouch for it with plait proof sign, if you have an SSH key"
+		f.Do = "vouch for it with plait proof sign, or on a machine with your SSH key with plait proof sign KEY: plait proof show has it"
 	}
 	if exists(config.LogKeyFile()) {
 		if _, err := history.OpenLogKey(config.LogKeyFile()); err != nil {

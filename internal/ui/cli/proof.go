@@ -74,7 +74,9 @@ shown too.`,
 		Example: "  plait proof show",
 		Args:    exactly(0, "no arguments"),
 		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (s proofState, err error) {
-			s.History, s.Witnesses, err = a.sightings(ctx, w, nil)
+			if s.History, s.Witnesses, err = a.sightings(ctx, w, nil); err == nil && exists(config.LogKeyFile()) {
+				s.Key, err = ownKey(s.Log)
+			}
 			return s, err
 		}, func(out page, s proofState) {
 			out.field("log", s.Log)
@@ -85,11 +87,18 @@ shown too.`,
 					fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
 			}
 			for _, k := range s.Keys {
-				says := k.Key + ", vouched for by " + k.By
+				says := k.Key
+				if k.Host != "" {
+					says += " of " + text.Safe(k.Host)
+				}
+				says += ", vouched for by " + k.By
 				if k.Revoked > 0 {
 					says += fmt.Sprintf(", revoked by event %d", k.Revoked)
 				}
 				out.field("key", says)
+			}
+			if known := func(k history.Known) bool { return k.Key == s.Key }; s.Key != "" && !slices.ContainsFunc(s.Keys, known) {
+				out.field("key", s.Key+" of this machine, nobody vouches for it")
 			}
 			if s.Signed == nil {
 				out.field("signed", a.says("nothing: sign it with plait proof sign"))
@@ -103,39 +112,57 @@ shown too.`,
 	}
 }
 
+// ownKey returns the log key of this machine for a log. It is made if there is none.
+func ownKey(origin string) (string, error) {
+	key, err := history.OpenLogKey(config.LogKeyFile())
+	if err != nil {
+		return "", err
+	}
+	return key.Public(origin)
+}
+
 // A proofState is what proof show prints.
 type proofState struct {
 	view.History
-	Witnesses []testimony `json:"witnesses"` // what they have seen
+	Key       string      `json:"key,omitempty"` // log key of this machine, if it has one
+	Witnesses []testimony `json:"witnesses"`     // what they have seen
 }
 
 // signedUpTo says what a checkpoint covers.
 func signedUpTo(c view.Checkpoint) string {
-	return fmt.Sprintf("the first %d events, %s", c.Size, c.Standing.Says(c.By))
+	return fmt.Sprintf("the first %d events, %s", c.Size, c.Signatures())
 }
 
 func (a *app) proofSignCmd() *cobra.Command {
-	var key, file string
+	var key, file, host string
 	cmd := &cobra.Command{
-		Use:   "sign",
+		Use:   "sign [KEY]",
 		Short: "Sign the head of the log with your SSH key and the key of this machine",
 		Long: `Make a checkpoint: the head of the log, signed by the log key of this machine and by your SSH key. The
 first time, your key also signs that the log key may sign checkpoints, which the log keeps: so those
 that this machine makes by itself, as it does at the end of each task, count from then on. Keep this
 one elsewhere too, such as in a repository: whoever can write to this machine's files can replace all.
 
+With KEY, your key also vouches for the log key of another machine, such as a worker on which nobody has
+an SSH key. KEY is what plait proof show prints there, whole: do not take it from someone who could have
+made it up. --host says whose it is.
+
 The SSH key is the one of --key, or else git's user.signingkey if gpg.format is ssh, or else the only
 key of the agent.`,
 		Example: `  plait proof sign
-  plait proof sign -o checkpoint`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  plait proof sign -o checkpoint
+  plait proof sign plait.run/log/01JX3…+78589332+AaMt… --host build-2`,
+		Args: atMost(1, "the log key of another machine"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if host != "" && len(args) == 0 {
+				return misused(cmd, "--host takes KEY")
+			}
 			ctx := cmd.Context()
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
-			signed, err := a.signAs(ctx, w, key)
+			signed, err := a.signAs(ctx, w, key, others(args, host)...)
 			if errors.Is(err, history.ErrShorter) || errors.Is(err, history.ErrRewritten) {
 				return fmt.Errorf("nothing was signed: %w: %w", err, store.ErrCorrupt)
 			}
@@ -156,13 +183,23 @@ key of the agent.`,
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "your SSH key: its `file`, or the public one if an agent has it")
+	cmd.Flags().StringVar(&host, "host", "", "the `name` of the machine whose log key KEY is")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "also keep the checkpoint in this `file`")
 	return cmd
 }
 
+// others returns what is to be signed about the log key of another machine, if one is named.
+func others(args []string, host string) []history.Admission {
+	if len(args) == 0 {
+		return nil
+	}
+	return []history.Admission{{Host: host, Key: args[0]}}
+}
+
 // signAs makes the checkpoint that this machine keeps one of the head of the log, signed by the log key, for which the
-// person vouches, and by the person, and returns it.
-func (a *app) signAs(ctx context.Context, w *workplace, named string) (signed []byte, err error) {
+// person vouches, and by the person, and returns it. They also vouch for the log keys of other machines.
+func (a *app) signAs(ctx context.Context, w *workplace, named string, others ...history.Admission) (signed []byte,
+	err error) {
 	place, err := a.keyPlace(ctx, named)
 	if err != nil {
 		return nil, err
@@ -182,7 +219,12 @@ func (a *app) signAs(ctx context.Context, w *workplace, named string) (signed []
 	if err != nil {
 		return nil, err
 	}
-	if err := a.vouch(ctx, w, key, head.Origin, person.Signer); err != nil {
+	own := history.Admission{}
+	own.Host, _ = os.Hostname() // a name for people
+	if own.Key, err = key.Public(head.Origin); err != nil {
+		return nil, err
+	}
+	if err := a.vouch(ctx, w, head.Origin, append(others, own), person.Signer); err != nil {
 		return nil, err
 	}
 	_, err = kept.Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
@@ -192,29 +234,40 @@ func (a *app) signAs(ctx context.Context, w *workplace, named string) (signed []
 	return signed, err
 }
 
-// vouch files that a person vouches for a log key, unless somebody does already.
-func (a *app) vouch(ctx context.Context, w *workplace, key *history.LogKey, origin string, person ssh.Signer) error {
-	public, err := key.Public(origin)
-	if err != nil {
-		return err
-	}
+// vouch files that a person vouches for log keys, unless somebody does already.
+func (a *app) vouch(ctx context.Context, w *workplace, origin string, all []history.Admission, person ssh.Signer) error {
 	keys, err := w.view().LogKeys(ctx)
-	if err != nil || keys.Has(public) {
-		return err
-	}
-	if slices.ContainsFunc(keys.Known(), func(k history.Known) bool { return k.Key == public }) {
-		return view.Advise(usagef("the log key of this machine was revoked"), "replace it with `plait proof revoke --reason …`")
-	}
-	host, _ := os.Hostname() // a name for people
-	admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
-		person, gate.Person())
 	if err != nil {
 		return err
 	}
-	if err := w.store.Commit(ctx, store.Batch{Events: []store.Event{admits}}); err != nil {
+	var b store.Batch
+	var said string
+	for _, x := range all {
+		x.At, x.Origin = w.store.Now().UnixMilli(), origin
+		if _, err := x.Verifier(); err != nil {
+			return badUsage{err}
+		}
+		if keys.Has(x.Key) {
+			continue
+		}
+		if slices.ContainsFunc(keys.Known(), func(k history.Known) bool { return k.Key == x.Key }) {
+			return view.Advise(usagef("the log key %s was revoked", x.Key),
+				"replace it, on the machine whose it is, with `plait proof revoke --reason …`")
+		}
+		admits, err := x.Sign(person, gate.Person())
+		if err != nil {
+			return err
+		}
+		b.Events = append(b.Events, admits)
+		said += fmt.Sprintf("%s vouches for the log key %s\n", sshsig.Fingerprint(person.PublicKey()), x.Key)
+	}
+	if len(b.Events) == 0 {
+		return nil
+	}
+	if err := w.store.Commit(ctx, b); err != nil {
 		return fmt.Errorf("vouch for log key: %w", err)
 	}
-	fmt.Fprintf(a.err, "%s vouches for the log key %s\n", sshsig.Fingerprint(person.PublicKey()), public)
+	fmt.Fprint(a.err, said)
 	return nil
 }
 
@@ -266,7 +319,7 @@ its signatures are worth. The exit code is 6 if the log does not begin so, or is
 					verdict = report.Log.Verdict
 				}
 				out.line("history %s, %s; the checkpoint is of the first %d, %s", verdict,
-					text.Count(int(report.Log.Size), "event"), c.Size, c.Standing.Says(c.By))
+					text.Count(int(report.Log.Size), "event"), c.Size, c.Signatures())
 			})
 		},
 	}

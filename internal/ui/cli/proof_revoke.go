@@ -81,11 +81,7 @@ func (a *app) revoke(ctx context.Context, w *workplace, named, reason string, pe
 		return "", err
 	}
 	if named == "" {
-		own, err := history.OpenLogKey(config.LogKeyFile())
-		if err != nil {
-			return "", err
-		}
-		if named, err = own.Public(known.Log); err != nil {
+		if named, err = ownKey(known.Log); err != nil {
 			return "", err
 		}
 	}

@@ -123,7 +123,7 @@ func writeReport(out page, report verify.Report, known view.History, witnesses [
 		}
 		out.line("history %s: %s", l.Verdict, says)
 		for _, w := range witnesses {
-			out.line("%s has seen the first %d events, %s", w.Witness, w.Size, w.Standing.Says(w.By))
+			out.line("%s has seen the first %d events, %s", w.Witness, w.Size, w.Signatures())
 		}
 		for _, x := range report.Accepted {
 			what := fmt.Sprintf("gives up what %s had seen beyond the first %d events, up to %d", text.Safe(x.By), x.Kept, x.Size)

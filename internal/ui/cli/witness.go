@@ -133,7 +133,8 @@ func (a *app) witnessed(ctx context.Context, w *workplace) (all []testimony, err
 		}
 		c, err := w.view().ReadCheckpoint(ctx, signed)
 		if err != nil {
-			return nil, fmt.Errorf("read what %s has seen: %w: %w", x.by, err, store.ErrCorrupt)
+			return nil, view.Advise(fmt.Errorf("read what %s has seen: %w: %w", x.by, err, store.ErrCorrupt),
+				"a copy needs witnesses of its own: name others in your settings")
 		}
 		all = append(all, testimony{x.by, c})
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/text"
 )
@@ -28,6 +29,10 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 		memory = "not limited by a control group"
 	}
 	fmt.Fprintf(a.err, "worker %s: %s, memory: %s\n", f.name, most, memory)
+	if key := unvouched(ctx, w); key != "" {
+		fmt.Fprintf(a.err, "worker %s: nobody vouches for its log key: %s %s --host %s\n", f.name,
+			a.says("plait proof sign"), key, f.name)
+	}
 	// Of its own: otherwise the keys that it meets would be masked in all that agents say, as if they were in use.
 	look := &app{program: a.program, in: a.in, out: a.out, err: a.err, getenv: a.getenv, flags: a.flags, cell: a.cell,
 		verb: a.verb, named: a.named, log: a.log, place: a.place}
@@ -41,6 +46,22 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 		}
 		fmt.Fprintf(a.err, "worker %s: %s\n", f.name, text.Safe(look.keys.secrets.Text(a.says(line))))
 	}
+}
+
+// unvouched returns the log key of this machine if nobody vouches for it, else "".
+func unvouched(ctx context.Context, w *workplace) string {
+	log, err := w.store.Log(ctx)
+	if err != nil {
+		return "" // for others to say
+	}
+	keys, err := w.view().LogKeys(ctx)
+	if err != nil {
+		return ""
+	}
+	if key, err := ownKey(history.Origin(log.Origin)); err == nil && !keys.Has(key) {
+		return key
+	}
+	return ""
 }
 
 // lowDisk is less than a few tasks' files need.
