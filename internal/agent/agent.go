@@ -332,6 +332,7 @@ type Result struct {
 	Session string // vendor session, "" if the agent has none
 	Turn    string // the session's turn for this attempt, "" if not known
 	Model   string
+	Version string // of the agent's program, "" if not known
 	Usage   Usage
 	Sandbox string // the sandbox that was enforced: "none" or the vendor's word
 	Plain   bool   // plain text is a valid answer: $status and exitCode become meta

@@ -120,7 +120,7 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
 	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage,
-		Sandbox: t.setup.Sandbox.String(), Exit: &res.Exit}
+		Version: t.setup.version, Sandbox: t.setup.Sandbox.String(), Exit: &res.Exit}
 	if t.updates.hadText {
 		out.Sandbox += t.setup.Gateway.Bypassed()
 	}

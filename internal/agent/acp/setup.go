@@ -17,6 +17,7 @@ type setup struct {
 	*host.Setup
 	agent    *Agent
 	home     string // the agent's own directory
+	version  string // of its program, "" if not known
 	route    *Route // to its model, nil: the agent's own way
 	setting  Setting
 	delivery *delivery // nil: the answer is its text
@@ -26,7 +27,7 @@ type setup struct {
 func (a *Agent) setup(p host.Program, req agent.Request) (_ *setup, err error) {
 	k := a.kind
 	login, route := Login(a.host, k, a.cfg)
-	s := &setup{agent: a, home: a.SessionHome(req.Home), route: route}
+	s := &setup{agent: a, home: a.SessionHome(req.Home), version: p.Version, route: route}
 	deliver := a.cfg.Deliver[:min(1, len(a.cfg.Deliver))]
 	s.Setup, err = a.host.Setup(req, k.Title, a.cfg.Terms, login.Upstream, sandbox.Use{State: []string{s.home},
 		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path), k.CacheDir()}, deliver)})

@@ -86,7 +86,7 @@ func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (a
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
 	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model,
-		Usage:   t.setup.Used(t.spent),
+		Version: t.setup.program.Version, Usage: t.setup.Used(t.spent),
 		Sandbox: t.setup.Sandbox.String() + t.setup.Gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }

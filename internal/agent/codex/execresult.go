@@ -59,7 +59,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	}
 	out := agent.Result{
 		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use,
-		Sandbox: r.setup.enforced(r.req, seen.Profile, seen.Sandbox),
+		Version: r.setup.program.Version, Sandbox: r.setup.enforced(r.req, seen.Profile, seen.Sandbox),
 	}
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"

@@ -234,7 +234,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	}
 	res := agent.Result{
 		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage,
-		Sandbox: sandbox + t.setup.gateway.Bypassed(),
+		Version: t.setup.program.Version, Sandbox: sandbox + t.setup.gateway.Bypassed(),
 	}
 	return res.Clipped(), nil
 }

@@ -18,15 +18,18 @@ func TestVerify(t *testing.T) {
 	}
 	r := whole.verify(data, "require complete\nrequire record\nrequire evidence \"go test ./...\" exit 0 on tree\n"+
 		"require approval by eve,bob not signer\nrequire agent in codex\ndeny no-sandbox\ndeny unsigned\n")
-	if len(r.Reasons) > 0 || !r.Record || r.Missing != 0 || r.Signer != "ann" || r.Entries != 6 {
+	if len(r.Reasons) > 0 || !r.Record || r.Missing != 0 || r.Signer != "ann" || r.Entries != 8 {
 		t.Errorf("got %+v", r)
 	}
 	r = small.verify(small.pack(small.bundle), "")
-	if len(r.Reasons) > 0 || r.Record || r.Missing != 2 {
+	if len(r.Reasons) > 0 || r.Record || r.Missing != 4 {
 		t.Errorf("without a record: %+v", r)
 	}
-	if s := whole.statement.Predicate.Steps[0].Agent; *s != (Agent{"gpt-5.5", ModelByAgent, "codex"}) {
+	if s := whole.statement.Predicate.Steps[0].Agent; *s != (Agent{"gpt-5.5", ModelByAgent, "codex", "0.169.0"}) {
 		t.Errorf("the agent is %+v", s)
+	}
+	if by := small.statement.Predicate.Task.By; by != "ann" {
+		t.Errorf("%q asked for it", by)
 	}
 	own := small.bundle
 	own.Envelope = small.sign(small.statement, person(t, 2)) // by the one who approved
@@ -39,7 +42,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("signed and approved by Bob: %q", r.Reasons)
 	}
 	for rule, want := range map[string]string{
-		"require complete":                        "2 entries of the task are not there",
+		"require complete":                        "4 entries of the task are not there",
 		"require record":                          "the record of the task is not there",
 		`require evidence "go vet ./..." exit 0`:  `"go vet ./..." was not run`,
 		`require evidence "go test ./..." exit 1`: `"go test ./..." exited with 0`,
@@ -50,6 +53,21 @@ func TestVerify(t *testing.T) {
 		r := small.verify(small.pack(small.bundle), rule)
 		if len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0], want) {
 			t.Errorf("%s: got %q, want %q", rule, r.Reasons, want)
+		}
+	}
+}
+
+// TestShown has bundles that show what they name, without the record.
+func TestShown(t *testing.T) {
+	w := newWorld(t, 2)
+	for _, x := range []struct {
+		what []string
+		want int
+	}{{nil, 0}, {[]string{ShowPrompts}, 3}, {[]string{ShowTranscripts}, 2}, {[]string{ShowPrompts, ShowTranscripts}, 5}} {
+		p := w.shows(x.what...)
+		r := p.verify(p.pack(p.bundle), "")
+		if len(r.Reasons) > 0 || r.Record || r.Shown != x.want {
+			t.Errorf("with %q: %+v, want %d texts", x.what, r, x.want)
 		}
 	}
 }

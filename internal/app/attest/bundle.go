@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // The files of a bundle, besides those of an export of the task.
@@ -49,6 +50,8 @@ type Bundle struct {
 	Entries    []byte
 	Sums       []byte      // nil without Record
 	Record     *zip.Reader // an export of the task; nil for none
+	// Shown are texts that the statement names by their hashes, see [Shown]; without Record only.
+	Shown []store.Object
 }
 
 // sums returns SHA256SUMS for an export: a line for each file but objects, as sha256sum prints it.
@@ -96,10 +99,15 @@ func Pack(out io.Writer, b Bundle) error {
 func pack(out io.Writer, b Bundle) error {
 	s := newSealer(out)
 	z := zip.NewWriter(s)
-	for _, f := range []struct {
+	type file struct {
 		name string
 		data []byte
-	}{{fileEnvelope, b.Envelope}, {fileCheckpoint, b.Checkpoint}, {fileEntries, b.Entries}, {fileSums, b.Sums}} {
+	}
+	files := []file{{fileEnvelope, b.Envelope}, {fileCheckpoint, b.Checkpoint}, {fileEntries, b.Entries}, {fileSums, b.Sums}}
+	for _, o := range b.Shown {
+		files = append(files, file{objects + o.Hash.String(), o.Data})
+	}
+	for _, f := range files {
 		if f.data == nil {
 			continue
 		}

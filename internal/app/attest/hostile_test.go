@@ -226,6 +226,7 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shows := w.shows(ShowPrompts, ShowTranscripts)
 	for name, x := range map[string]struct {
 		data []byte
 		want string
@@ -407,6 +408,12 @@ func TestHostile(t *testing.T) {
 			"does not say what the statement says"},
 		"another command": {p.said(func(s *Statement) { s.Predicate.Steps[0].Evidence[0].Exit = 1 }),
 			"does not say what the statement says"},
+		"someone else who asked": {small.said(func(s *Statement) { s.Predicate.Task.By = "eve" }),
+			`none says that "eve" asked for the task`},
+		"another version": {p.said(func(s *Statement) { s.Predicate.Steps[0].Agent.Version = "9" }),
+			`none says that version "9" of codex made step`},
+		"a text changed":           {shows.edited(objects, func(b []byte) []byte { return append(b, ' ') }), "its bytes have another sum"},
+		"a text that nobody named": {small.with(objects+dag.Sum([]byte("x")).String(), []byte("x")), "no manifest.json"},
 		"a gap left out": {p.said(func(s *Statement) { s.Predicate.NotKnown = []Unknown{} }),
 			"does not say what the statement says"},
 		"an approval left out": {p.said(func(s *Statement) { s.Predicate.Approvals = []Approval{} }),

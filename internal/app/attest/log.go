@@ -19,6 +19,37 @@ type Entries struct {
 	Entries []Entry    `json:"entries"` // by position
 	Proof   []dag.Hash `json:"proof"`   // see merkle.Prove
 	Size    int64      `json:"size"`    // of the log
+
+	said said // by all entries of the task, once they are read from its log
+}
+
+// said is what entries say of a task that its record does not.
+type said struct {
+	by       string              // who asked for it
+	versions map[dag.Hash]string // of the programs of agents, by the step that they made
+}
+
+// hear adds what an entry says.
+func (s *said) hear(x Entry) {
+	switch p := event.Read(x.event()).(type) {
+	case event.TaskCreated:
+		s.by = p.By
+	case event.AttemptCompleted:
+		if s.versions == nil {
+			s.versions = map[dag.Hash]string{}
+		}
+		s.versions[p.Step] = p.Version
+	}
+}
+
+// tell adds that to a change.
+func (s said) tell(c *Change) {
+	c.Task.By = s.by
+	for _, step := range c.Steps {
+		if step.Agent != nil {
+			step.Agent.Version = s.versions[step.Node]
+		}
+	}
 }
 
 // An Entry has what is hashed of an event, see docs/format.md, and its salt. Payload and proof are the bytes that were
@@ -83,8 +114,8 @@ func core(e Entry) bool {
 const entriesPage = 1000
 
 // ReadEntries returns the entries of a task up to its end, in the log as it was at head, and how many the task has until
-// then. A task that has not ended has all its entries until then. With all unset only its core is in them. Entries that were redacted are left out: their bytes are gone. The error
-// matches store.ErrCorrupt if the log is not that of head.
+// then. A task that has not ended has all its entries until then. With all unset only its core is in them. Entries that
+// were redacted are left out: their bytes are gone. The error matches store.ErrCorrupt if the log is not that of head.
 func ReadEntries(ctx context.Context, s store.Journal, task string, head history.Checkpoint, all bool) (Entries, int64,
 	error) {
 	e, count, err := readEntries(ctx, s, task, head, all)
@@ -130,6 +161,9 @@ func readEntries(ctx context.Context, s store.Journal, task string, head history
 		end, count = len(e.Entries), e.Entries[len(e.Entries)-1].Seq
 	}
 	e.Entries = e.Entries[:end]
+	for _, x := range e.Entries {
+		e.said.hear(x)
+	}
 	if !all {
 		e.Entries = slices.DeleteFunc(e.Entries, func(x Entry) bool { return !core(x) && x.Seq != count })
 	}
@@ -153,8 +187,8 @@ func ParseEntries(data []byte) (*Entries, error) {
 }
 
 // Check checks that the log with a head has the entries, that they are those of the task of a change, that the last of
-// them has the number that the change says and, if the task has ended, says so, and that the answers of people are among them. It returns how many entries the task
-// has that are not there.
+// them has the number that the change says and, if the task has ended, says so, and that what people answered, who asked
+// and the versions of agents are as they say. It returns how many entries the task has that are not there.
 func (e *Entries) Check(head history.Checkpoint, c Change) (missing int64, err error) {
 	if e.Size != head.Size || len(e.Entries) == 0 {
 		return 0, refused("entries: %d of a log of %d, the checkpoint is of %d", len(e.Entries), e.Size, head.Size)
@@ -188,7 +222,33 @@ func (e *Entries) Check(head history.Checkpoint, c Change) (missing int64, err e
 		return 0, refused("entries: the last one is %s, number %d; the statement says %s, number %d", last.Type, last.Seq,
 			want, c.Log.Entries)
 	}
-	return last.Seq - int64(len(e.Entries)), e.checkRows(c)
+	missing = last.Seq - int64(len(e.Entries))
+	if err := e.checkRows(c); err != nil {
+		return missing, err
+	}
+	return missing, e.checkSaid(c, missing)
+}
+
+// checkSaid checks who asked for the task and which versions of agents made its steps. A version whose entry is among the
+// missing ones cannot be checked.
+func (e *Entries) checkSaid(c Change, missing int64) error {
+	var s said
+	for _, x := range e.Entries {
+		s.hear(x)
+	}
+	if c.Task.By != "" && c.Task.By != s.by {
+		return refused("entries: none says that %q asked for the task", c.Task.By)
+	}
+	for _, step := range c.Steps {
+		if step.Agent == nil || step.Agent.Version == "" {
+			continue
+		}
+		if is, known := s.versions[step.Node]; is != step.Agent.Version && (known || missing == 0) {
+			return refused("entries: none says that version %q of %s made step %s", step.Agent.Version, step.Agent.Name,
+				step.Node.Short())
+		}
+	}
+	return nil
 }
 
 // ended reports whether the task had ended.

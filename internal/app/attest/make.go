@@ -31,6 +31,7 @@ func (m Maker) Statement(ctx context.Context, head history.Checkpoint, all bool)
 	if m.ByHand {
 		c.NotKnown = append(c.NotKnown, Unknown{What: GapByHand})
 	}
+	e.said.tell(&c)
 	c.Log = Log{Entries: count, Origin: head.Origin, Root: head.Root, Size: head.Size}
 	c.Files = map[string]dag.Hash{}
 	return &Statement{Type: statementType, Subject: slices.Clip(m.Subject), PredicateType: predicateType, Predicate: c}, &e,

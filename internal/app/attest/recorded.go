@@ -19,12 +19,7 @@ import (
 // task is what the statement says.
 func (v *verifier) record(ctx context.Context) error {
 	if v.files.files["manifest.json"] == nil {
-		for name := range v.files.files {
-			if !slices.Contains([]string{fileEnvelope, fileCheckpoint, fileEntries}, name) {
-				return refused("bundle: it has %s, and no manifest.json", clip(name))
-			}
-		}
-		return nil
+		return v.shown()
 	}
 	sums, err := v.named(fileSums, maxSums)
 	if err != nil {
@@ -42,7 +37,12 @@ func (v *verifier) record(ctx context.Context) error {
 		return refused("record: %v", err)
 	}
 	said := v.change
-	got.Files, got.Log = said.Files, said.Log
+	got.Files, got.Log, got.Task.By = said.Files, said.Log, said.Task.By // what entries say was compared with them
+	for i, step := range got.Steps {
+		if i < len(said.Steps) && step.Agent != nil && said.Steps[i].Agent != nil {
+			step.Agent.Version = said.Steps[i].Agent.Version
+		}
+	}
 	said.NotKnown = slices.DeleteFunc(slices.Clone(said.NotKnown), func(u Unknown) bool { return u.What == GapByHand })
 	a, err := dag.Marshal(got)
 	if err != nil {

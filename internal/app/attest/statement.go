@@ -68,7 +68,8 @@ type Change struct {
 
 // A Task is the task that made the change.
 type Task struct {
-	Bundle    dag.Hash     `json:"bundle"` // of the flow
+	Bundle    dag.Hash     `json:"bundle"`       // of the flow
+	By        string       `json:"by,omitempty"` // who asked for it, as its first entry says
 	CreatedAt int64        `json:"createdAt"`
 	Digest    dag.Hash     `json:"digest"` // of the outcome
 	EndedAt   int64        `json:"endedAt"`
@@ -114,6 +115,8 @@ type Agent struct {
 	// ModelBy says who says so: ModelByGateway or ModelByAgent.
 	ModelBy string `json:"modelBy,omitempty"`
 	Name    string `json:"name"`
+	// Version is that of its program, as the entry of its attempt says.
+	Version string `json:"version,omitempty"`
 }
 
 // Who says what the model was: the gateway, which saw the requests, or the agent.

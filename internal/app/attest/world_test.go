@@ -111,7 +111,7 @@ func newWorld(t testing.TB, steps int) *world {
 	w.row = row
 	w.tip = thread.Tip{Head: row.Head, Start: row.Start, IsStart: true}
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
-		Events: []store.Event{event.New(row, began, event.TaskCreated{Flow: "fix", Bundle: row.Bundle, Start: row.Start})}})
+		Events: []store.Event{event.New(row, began, event.TaskCreated{By: "ann", Flow: "fix", Bundle: row.Bundle, Start: row.Start})}})
 	log, err := w.store.Log(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,8 @@ func (w *world) step(gate store.Gate) {
 	c, err := thread.Append(w.row, w.tip, thread.Draft{Role: "fixer", Meta: json.RawMessage(`{"$status":"done"}`),
 		Text: "Done.", Detail: d, At: began + 3000})
 	w.change(c, err, store.Batch{Objects: []store.Object{e, prompt, {Hash: dag.Sum(output), Data: output}},
-		Events: []store.Event{event.New(w.row, began+3000, event.AgentEnded{State: store.Completed})}})
+		Events: []store.Event{event.New(w.row, began+3000, event.AttemptCompleted{Role: "fixer", Step: c.Row.Head,
+			Version: "0.169.0"}), event.New(w.row, began+3000, event.AgentEnded{State: store.Completed})}})
 }
 
 // A proof is a bundle with what it was made of.
@@ -215,6 +216,18 @@ func (w *world) prove(whole bool) proof {
 	}
 	p.bundle.Envelope = p.sign(p.statement, person(t, 1))
 	p.policy = "log " + vkeyOf(t, w.origin) + "\nquorum none\nsigner ann " + authorized(t, 1) + "signer bob " + authorized(t, 2)
+	return p
+}
+
+// shows makes a bundle without the record that shows prompts or transcripts.
+func (w *world) shows(what ...string) proof {
+	w.t.Helper()
+	p := w.prove(false)
+	shown, err := Shown(w.t.Context(), w.store, p.statement.Predicate, what)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.bundle.Shown = shown
 	return p
 }
 

@@ -36,6 +36,7 @@ type Outcome struct {
 
 	p        *Prepared
 	ans      answer
+	version  string // of the agent's program
 	evidence []event.EvidenceAdded
 	steps    int // number of steps that a summary replaces in prompts
 	bytes    int // size of their texts
@@ -100,7 +101,7 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 			Told: r.p.Prompt.Text[r.p.talk:], Heard: r.activity.Told(), Requests: r.requests, Result: result,
 			Recorded: r.memory})
 	}
-	out.Row = r.row
+	out.Row, out.version = r.row, result.Version
 	return out, nil
 }
 
@@ -258,7 +259,7 @@ func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 	var events []store.Event
 	at := func(what event.Payload) { events = append(events, event.OfAttempt(row, a, a.EndedAt, what)) }
 	at(event.AttemptCompleted{Role: a.Role, Step: ch.Step.Hash, N: ch.Row.Steps, Status: ans.status,
-		Usage: a.Usage})
+		Usage: a.Usage, Version: o.version})
 	if len(ans.names) > 0 || len(ans.skipped) > 0 {
 		at(event.ArtifactWritten{Names: ans.names, Skipped: ans.skipped})
 	}

@@ -24,6 +24,8 @@ type AttemptCompleted struct {
 	N      int         `json:"n"`
 	Status string      `json:"status"`
 	Usage  store.Usage `json:"usage"`
+	// Version is that of the agent's program, "" if not known. Releases before this one did not say.
+	Version string `json:"version,omitempty"`
 }
 
 func (AttemptCompleted) event() string { return "attempt.completed" }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,7 @@ type attested struct {
 func (a *app) attestCmd() *cobra.Command {
 	var file, key string
 	var proof bool
+	var with []string
 	cmd := &cobra.Command{
 		Use:   "attest [TASK|COMMIT|RANGE|PATCH]",
 		Short: "Prove a change: who made it, how it was tested, and who approved it",
@@ -49,20 +51,30 @@ it made: it is found by its files or, after a rebase or squash, by its patch.
 
 With -o, the statement is signed with your SSH key and packed into a bundle, with a signed checkpoint of
 the log, the task's entries in that log, and the record of the task with every prompt, transcript and
-kept file. --proof leaves the record out. Whoever has the bundle checks it with plait verify FILE --policy
-POLICY, and plait import takes one with a record. What a bundle reveals is said before it is written.
+kept file. --proof leaves the record out, and --with adds the texts of prompts or transcripts to that. Whoever
+has the bundle checks it with plait verify FILE --policy POLICY, and plait import takes one with a record. What
+a bundle reveals is said before it is written.
 
 The SSH key is the one of --key, or else git's user.signingkey if gpg.format is ssh, or else the only
 key of the agent.`,
 		Example: `  plait attest HEAD
   plait attest last -o change.plait
-  plait attest main..feature --proof -o change.plait`,
+  plait attest main..feature --proof -o change.plait
+  plait attest HEAD --proof --with prompts -o change.plait`,
 		Args:              atMost(1, "one task, commit, range or patch"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if file == "" && (proof || key != "") {
 				return misused(cmd, "--proof and --key take -o")
+			}
+			if len(with) > 0 && !proof {
+				return misused(cmd, "--with takes --proof: the record has all prompts and transcripts")
+			}
+			for _, what := range with {
+				if err := oneOf("with", what, attest.ShowPrompts, attest.ShowTranscripts); err != nil {
+					return err
+				}
 			}
 			if _, err := os.Lstat(file); file != "" && err == nil {
 				return usagef("%s already exists; choose another file with -o", text.Safe(file))
@@ -76,7 +88,7 @@ key of the agent.`,
 				return err
 			}
 			if file != "" {
-				res, err := a.writeBundle(ctx, w, m, file, key, proof)
+				res, err := a.writeBundle(ctx, w, m, bundleFlags{file, key, proof, with})
 				return show(a, cmd, res, err, func(out page, res attested) {
 					out.line("%s  %s, %d entries, %s, signed by %s", text.Safe(file), text.Count(res.Steps, "step"), res.Entries,
 						text.Count(int(res.Size), "byte"), res.Key)
@@ -97,6 +109,8 @@ key of the agent.`,
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write a signed bundle to this `file`")
 	cmd.Flags().StringVar(&key, "key", "", "your SSH key: its `file`, or the public one if an agent has it")
 	cmd.Flags().BoolVar(&proof, "proof", false, "leave out the record of the task")
+	cmd.Flags().StringSliceVar(&with, "with", nil, "with --proof: `what` to add, prompts or transcripts")
+	completeFlag(cmd, "with", attest.ShowPrompts, attest.ShowTranscripts)
 	cmd.MarkFlagFilename("output", "plait")
 	return cmd
 }
@@ -159,10 +173,16 @@ func (w *workplace) change(ctx context.Context, repo *git.Repo, typed string) (a
 	return attest.Resolve(ctx, repo, typed)
 }
 
+// bundleFlags are those of attest that are about a bundle.
+type bundleFlags struct {
+	file, key string
+	proof     bool
+	with      []string
+}
+
 // writeBundle signs a statement and writes its bundle.
-func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, file, key string, proof bool) (
-	res attested, err error) {
-	place, err := a.keyPlace(ctx, key)
+func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, f bundleFlags) (res attested, err error) {
+	place, err := a.keyPlace(ctx, f.key)
 	if err != nil {
 		return res, err
 	}
@@ -171,7 +191,7 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 		return res, badUsage{err}
 	}
 	defer person.Close()
-	checkpoint, err := a.signAs(ctx, w, key)
+	checkpoint, err := a.signAs(ctx, w, f.key)
 	if err != nil {
 		return res, err
 	}
@@ -179,14 +199,21 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 	if err != nil {
 		return res, err
 	}
-	s, entries, err := m.Statement(ctx, head, !proof)
+	s, entries, err := m.Statement(ctx, head, !f.proof)
 	if err != nil {
 		return res, err
 	}
 	task := s.Predicate.Task.ID
 	var export *zip.Reader
+	var shown []store.Object
 	reveals := "no prompt, no transcript and no file, but their hashes"
-	if !proof {
+	if len(f.with) > 0 {
+		if shown, err = attest.Shown(ctx, w.store, s.Predicate, f.with); err != nil {
+			return res, err
+		}
+		reveals = fmt.Sprintf("all its %s (%s), and no file", strings.Join(f.with, " and "), text.Size(sizeOf(shown)))
+	}
+	if !f.proof {
 		packed, manifest, err := a.export(ctx, w, task)
 		if err != nil {
 			return res, err
@@ -196,12 +223,13 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 		reveals = fmt.Sprintf("the record: every prompt, transcript and kept file (%s)",
 			text.Count(manifest.Objects, "object"))
 	}
-	fmt.Fprintf(a.err, "%s reveals the roles, agents, models, commands and people of %s, and %s\n", text.Safe(file),
+	fmt.Fprintf(a.err, "%s reveals the roles, agents, models, commands and people of %s, and %s\n", text.Safe(f.file),
 		text.Count(len(s.Predicate.Steps), "step"), reveals)
 	bundle, err := attest.NewBundle(s, checkpoint, entries, export)
 	if err != nil {
 		return res, err
 	}
+	bundle.Shown = shown
 	data, err := s.Marshal()
 	if err != nil {
 		return res, err
@@ -209,9 +237,9 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 	if bundle.Envelope, err = attest.Sign(data, person.Signer); err != nil {
 		return res, err
 	}
-	res = attested{File: file, Task: task, Key: sshsig.Fingerprint(person.Signer.PublicKey()), Subjects: s.Subject,
+	res = attested{File: f.file, Task: task, Key: sshsig.Fingerprint(person.Signer.PublicKey()), Subjects: s.Subject,
 		Entries: len(entries.Entries), Steps: len(s.Predicate.Steps)}
-	if res.Size, err = writeNew(file, func(out io.Writer) error { return attest.Pack(out, bundle) }); err != nil {
+	if res.Size, err = writeNew(f.file, func(out io.Writer) error { return attest.Pack(out, bundle) }); err != nil {
 		return res, err
 	}
 	said := event.New(store.Thread{ID: task}, w.store.Now().UnixMilli(),
@@ -220,6 +248,14 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 		return res, fmt.Errorf("record that a proof was made: %w", err)
 	}
 	return res, nil
+}
+
+// sizeOf returns how many bytes objects have.
+func sizeOf(objects []store.Object) (n int64) {
+	for _, o := range objects {
+		n += int64(len(o.Data))
+	}
+	return n
 }
 
 // proofs returns how many proofs of a task were made.
@@ -303,6 +339,9 @@ func writeProven(out page, r attest.Report) {
 	}
 	for _, u := range r.NotKnown {
 		out.line("not known: %s, %s", text.Safe(string(u.What)), text.Count(len(u.Steps), "step"))
+	}
+	if r.Shown > 0 {
+		out.line("there are %s of prompts and transcripts, as they were", text.Count(r.Shown, "text"))
 	}
 	switch {
 	case len(r.Reasons) > 0:
