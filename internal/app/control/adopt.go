@@ -20,8 +20,9 @@ func Imported(row store.Thread) (string, error) {
 }
 
 // Adopt takes over an imported task, and moves it to workspace if that differs from its own: all of its threads
-// then belong there, and work at the same places inside it. It returns the task's row. It moves no files, so
-// what agents changed elsewhere is missing. It refuses while a process drives the task.
+// then belong there, and work at the same places inside it. It returns the task's row. If the directory has other
+// files than an imported task left, and the record has those, the task goes on in a worktree of its own; otherwise no
+// files are moved, and what agents changed elsewhere is missing. It refuses while a process drives the task.
 func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.Thread, error) {
 	fail := func(err error) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("take over task %s: %w", task, err)
@@ -59,6 +60,17 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 	}
 	if root.ID == "" {
 		return fail(store.ErrNotFound)
+	}
+	if said.From != "" {
+		shared := root.Tree
+		if root.Tree, err = c.trees.PlaceImported(ctx, root); err != nil {
+			return fail(err)
+		}
+		for i := range b.Threads {
+			if row := &b.Threads[i].Row; row.Tree == shared {
+				row.Tree = root.Tree
+			}
+		}
 	}
 	if err := c.ensureNoDriver(ctx, root); err != nil {
 		return fail(err)

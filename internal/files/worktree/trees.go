@@ -103,6 +103,33 @@ func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, 
 	return dir, nil
 }
 
+// PlaceImported returns the tree in which row, the root of a task from another machine, goes on: its own worktree if
+// the directory here has other files than the task left there, and the record has those; otherwise row's tree.
+func (t *Trees) PlaceImported(ctx context.Context, row store.Thread) (string, error) {
+	if _, _, made := Made(row); made || t.placed(row) {
+		return row.Tree, nil
+	}
+	left, err := t.Left(ctx, row.Head, dag.Hash{})
+	if err != nil || left == "" {
+		return row.Tree, err
+	}
+	dir, err := worktreeDir(ctx, row, Of(row))
+	if err != nil || dir == "" {
+		return row.Tree, err
+	}
+	if here, err := t.Snapshot(ctx, row, ""); err != nil || here == left {
+		return row.Tree, err
+	}
+	repo, err := git.Open(ctx, row.Workspace)
+	if err == nil {
+		err = t.fetch(ctx, repo, row, left, row.Head)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return row.Tree, nil
+	}
+	return dir, err
+}
+
 // Prepare makes the worktree of a thread that has one, unless it exists.
 func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 	err := t.prepare(ctx, row)
@@ -128,6 +155,9 @@ func (t *Trees) prepare(ctx context.Context, row store.Thread) error {
 	top := root(row)
 	if _, err := os.Lstat(top); errors.Is(err, os.ErrNotExist) {
 		repo, tree, err := t.baseTree(ctx, row)
+		if err == nil { // another machine may have made it
+			err = t.fetch(ctx, repo, row, tree, row.Head)
+		}
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(top), 0o755)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
@@ -63,7 +64,10 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 	if root, err = w.control.Adopt(ctx, root.ID, dir); err != nil {
 		return row, err
 	}
-	fmt.Fprintf(a.err, "task %s continues in %s\n", name, text.Safe(root.Workspace))
+	fmt.Fprintf(a.err, "task %s continues in %s\n", name, text.Safe(worktree.Of(root)))
+	if worktree.Own(root) {
+		fmt.Fprintln(a.err, a.says("those are its own files, since yours are others: plait task pull makes a branch of them"))
+	}
 	return w.store.Thread(ctx, row.ID)
 }
 
