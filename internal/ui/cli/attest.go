@@ -341,7 +341,7 @@ func writeProven(out page, r attest.Report) {
 		out.line("not known: %s, %s", text.Safe(string(u.What)), text.Count(len(u.Steps), "step"))
 	}
 	if r.Shown > 0 {
-		out.line("there are %s of prompts and transcripts, as they were", text.Count(r.Shown, "text"))
+		out.line("shown: %s of prompts and transcripts", text.Count(r.Shown, "text"))
 	}
 	switch {
 	case len(r.Reasons) > 0:
