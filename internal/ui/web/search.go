@@ -50,8 +50,8 @@ type shownHit struct {
 	Link string
 }
 
-// link returns the page of the step of a hit, with the tab that has the words.
-func link(h search.Hit) string {
+// hitLink returns the page of the step of a hit, with the tab that has the words.
+func hitLink(h search.Hit) string {
 	q, to := url.Values{}, "/tasks/"+h.Task
 	if h.Step != "" {
 		q.Set("at", h.Step)
@@ -86,7 +86,7 @@ func (s *Server) searchPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for _, h := range body.Found.Hits {
-			body.Hits = append(body.Hits, shownHit{h, link(h)})
+			body.Hits = append(body.Hits, shownHit{h, hitLink(h)})
 		}
 		if p := body.Index; !p.Complete && p.Last > 0 {
 			body.Built = int(100 * p.Position / p.Last)
