@@ -193,10 +193,14 @@ temporal: ## the engine on Temporal's real server, a library of 450 modules: min
 soak: setup versitygw ## what Plait promises, tried for hours: kills, power cuts, failing disks; continues where it was stopped
 	$(GO) run ./tools/soak
 
+# The screens that docs/pictures shows besides.
+SHOWN := task-30-light-1440 inbox-light-1440 task-asks-dark-1440
+
 pictures: ## the screens of the page, in dist/pictures, and those of the documentation
 	mkdir -p dist/pictures
 	PLAIT_PICTURES=$(CURDIR)/dist/pictures $(GO) test -count=1 -run '^TestScreens$$' ./internal/ui/web
 	PLAIT_PICTURES=docs $(GO) test -count=1 -run '^TestPictures$$' ./internal/ui/web
+	cp $(SHOWN:%=dist/pictures/%.png) docs/pictures
 
 bench: ## the table of docs/benchmarks.md, against a floor of the same run
 	$(GO) run ./tools/bench

@@ -188,7 +188,7 @@ func more(t *testing.T) []wall {
 	}
 	said := make([]string, 0, steps)
 	for i := range steps - 2 {
-		said = append(said, string(mustJSON(map[string]string{"$status": "more", "summary": fmt.Sprintf("File %d has no defect.", i+1)})))
+		said = append(said, fmt.Sprintf("---\n$status: more\n---\nFile %d has no defect.\n", i+1))
 	}
 	long := newHouse(t, map[string]scripted{"work": say(append(said, `{"$status":"done"}`)...)})
 	many := long.run(strings.Replace(chatty, "maxRounds: 100", fmt.Sprint("maxRounds: ", 2*steps), 1), "Read every file of the archive")

@@ -34,6 +34,7 @@ type timelineSVG struct {
 	Summary string      // for screen readers
 	States  []laneCount // to filter by, nil if there are few lanes
 	All     int         // lanes, filtered or not
+	Long    bool        // so many steps in a lane that a list of them says more
 }
 
 // A laneCount is how many lanes are in a state.
@@ -44,8 +45,11 @@ type laneCount struct {
 	Current bool
 }
 
-// unfiltered is how many lanes are not worth a filter.
-const unfiltered = 12
+// unfiltered is how many lanes are not worth a filter; listedItems is how many items of a lane can be told apart.
+const (
+	unfiltered  = 12
+	listedItems = 60
+)
 
 // laneTexts describe lanes.
 type laneTexts struct {
@@ -154,6 +158,7 @@ func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.D
 			}
 		}
 		d.Items, d.Lanes = append(d.Items, lane.Items...), append(d.Lanes, lane)
+		d.Long = d.Long || len(lane.Items) > listedItems
 	}
 	d.links(tl, at)
 	d.axis(tl)
@@ -243,11 +248,15 @@ func placeLabels(items []timelineItem) {
 		if i+1 < len(items) {
 			right = items[i+1].from - markRoom
 		}
-		in, after, before := one.to-one.from, right-one.to, one.from-left
+		start := one.from
+		if i+1 < len(items) && items[i+1].from < min(one.to, one.from+2*markRoom) { // a question at its beginning
+			start = items[i+1].to + markRoom
+		}
+		in, after, before := one.to-start, right-one.to, one.from-left
 		switch need := letterRoom * float64(len([]rune(one.Label))); {
 		case one.Label == "":
 		case in >= need, in >= max(after, before, labelRoom):
-			one.LabelX, one.LabelW = percent(one.from), percent(in)
+			one.LabelX, one.LabelW = percent(start), percent(in)
 		case after >= min(need, max(before, labelRoom)):
 			one.LabelX, one.LabelW = percent(one.to), percent(after)
 		case before >= labelRoom:
@@ -388,6 +397,9 @@ func barWords(l view.TimelineLane, b view.Bar) string {
 	parts = append(parts, text.Took(b.To-b.From))
 	if b.Failure != nil {
 		parts = append(parts, text.OneLine(b.Failure.Message, 120))
+	}
+	if b.Said != "" {
+		parts = append(parts, b.Said)
 	}
 	return strings.Join(parts, ", ")
 }
