@@ -3,9 +3,9 @@
 // Its input is a file of a Git repository, as it is now, and the record; its output is a [File]. Nothing is needed in
 // the commits of a person: no trailer, note or hook. The record has the trees before and after each step. From them
 // come the versions that a file had in tasks, and from which other version each was made (versions.go). A line is
-// first followed to the commit that introduced it, with git's own blame; then, with the same blame on commits that
-// exist only for that, from that commit on to the step that wrote it (state.go). So the line is found after a
-// squash, a rebase, an amended or picked commit, a revert and a rename.
+// first followed to the commit that introduced it, with git's own blame; then through these versions, as git blame
+// would if they were commits, with git's own diff, from that commit on to the step that wrote it (state.go). So the
+// line is found after a squash, a rebase, an amended or picked commit, a revert and a rename.
 //
 // Laws:
 //
@@ -13,7 +13,7 @@
 //     of what the step wrote has arrived, or the line is in a passage that is long enough. Otherwise its steps are
 //     candidates, and it is unsure.
 //   - A commit that is older than a step has nothing of it.
-//   - Nothing is written, neither to the record nor to the repository.
+//   - Nothing is written, neither to the record nor to the repository. The index of what steps changed is a view.
 package blame
 
 import (
@@ -21,10 +21,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
+
+// IndexFile is the name of the index in PLAIT_HOME.
+const IndexFile = "changes.index"
 
 // Who wrote a line.
 const (
@@ -40,6 +45,38 @@ type File struct {
 	Lines   []Line    `json:"lines"`
 	Steps   []*Step   `json:"steps"`   // that lines name, in order
 	Commits []*Commit `json:"commits"` // the same
+	Known   int       `json:"known"`   // steps that changed files of the repository
+	Missing int       `json:"missing"` // steps that may have written lines, but whose files are not in the repository
+}
+
+// Fallback says which lines are only as git blame has them, "" if none is.
+func (f *File) Fallback() string {
+	switch {
+	case f.Missing+f.Known == 0:
+		return "No step of the record has changed files in this repository: all lines are as git blame has them."
+	case f.Missing == 0:
+		return ""
+	}
+	return fmt.Sprintf("The files of %s are not in this repository: lines of theirs are as git blame has them.",
+		text.Count(f.Missing, "step"))
+}
+
+// Author says in a few characters who wrote a line.
+func (f *File) Author(l Line) string {
+	switch l.By {
+	case ByStep:
+		return l.Steps[0]
+	case ByUnsure:
+		return strings.Join(l.Steps, " or ") + "?"
+	case ByHand:
+		return "by hand"
+	}
+	i := slices.IndexFunc(f.Commits, func(c *Commit) bool { return c.ID == l.Commit })
+	if i < 0 {
+		return ""
+	}
+	c := f.Commits[i]
+	return fmt.Sprintf("%.8s %s %s", c.ID, text.FirstLine(c.Author, 16), time.UnixMilli(c.At).Format(time.DateOnly))
 }
 
 // A Line is where a line comes from.
@@ -63,6 +100,8 @@ type Commit struct {
 type Reader struct {
 	View *view.Reader
 	Repo *git.Repo
+	// Index is a file with the blobs that steps changed, of all repositories. It can be deleted; "": none.
+	Index string
 }
 
 // File says where the lines of a file come from, if its contents are what is given; path is relative to the top of
@@ -89,12 +128,13 @@ func (r *Reader) file(ctx context.Context, path string, contents []byte) (*File,
 	if err != nil {
 		return nil, err
 	}
-	steps, err := withChanges(ctx, made, all)
+	steps, missing, err := r.withChanges(ctx, made, all)
 	if err != nil {
 		return nil, err
 	}
 	h := newHistory(made, link(steps))
-	f := &File{Path: path, Lines: []Line{}, Steps: []*Step{}, Commits: []*Commit{}}
+	f := &File{Path: path, Lines: []Line{}, Steps: []*Step{}, Commits: []*Commit{}, Known: len(steps),
+		Missing: missing}
 	origins, err := f.readCommits(ctx, made, lines)
 	if err != nil {
 		return nil, err
@@ -171,8 +211,8 @@ func introduced(ctx context.Context, made *git.Annotator, path string, contents 
 		return made.Committed(ctx, path, contents)
 	}
 	var lines []git.Annotation
-	for text := range strings.Lines(string(contents)) {
-		lines = append(lines, git.Annotation{Path: path, N: len(lines) + 1, Text: strings.TrimSuffix(text, "\n")})
+	for line := range strings.Lines(string(contents)) {
+		lines = append(lines, git.Annotation{Path: path, N: len(lines) + 1, Text: strings.TrimSuffix(line, "\n")})
 	}
 	return lines, nil
 }

@@ -1,13 +1,17 @@
 package blame_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -300,5 +304,36 @@ func TestWays(t *testing.T) {
 				t.Errorf("%+v", all)
 			}
 		})
+	}
+}
+
+// TestIndex checks that what an index says is what Git says, that it grows, and that one which is damaged is made again.
+func TestIndex(t *testing.T) {
+	w := newWorld(t, 1, 2, 40)
+	w.index = filepath.Join(t.TempDir(), "index")
+	w.twice(w.task())
+	w.commit("work")
+	want := w.blame(one)
+	whole, err := os.ReadFile(w.index)
+	if err != nil || len(whole) == 0 {
+		t.Fatalf("there is no index: %v", err)
+	}
+	for _, now := range []string{string(whole), string(whole[:len(whole)/2]), "nonsense\n:", ""} {
+		if err := os.WriteFile(w.index, []byte(now), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, w.blame(one)); diff != "" {
+			t.Errorf("with the index %.20q: -want +got\n%s", now, diff)
+		}
+		if made, err := os.ReadFile(w.index); err != nil || !bytes.Equal(made, whole) {
+			t.Errorf("of %.20q it made %.20q: %v", now, made, err)
+		}
+	}
+	w.twice(w.task())
+	if s := w.score(one, other); s.wrong > 0 || s.right == 0 {
+		t.Errorf("after more steps: %+v", s)
+	}
+	if more, err := os.ReadFile(w.index); err != nil || !bytes.HasPrefix(more, whole) || len(more) == len(whole) {
+		t.Errorf("it did not grow: %v", err)
 	}
 }

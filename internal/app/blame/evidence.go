@@ -16,25 +16,26 @@ const (
 // weigh leaves as certain what there is evidence for. Two files that have nothing to do with each other share lines,
 // too: braces, blank lines, "return err". A state has the work of steps if half of what they wrote in the head is in
 // it. Else only passages count that have enough text which is there once.
-func (h *history) weigh(ctx context.Context, head *version, lines []followed) ([]followed, error) {
-	arrived, times := 0, map[string]int{}
-	for _, l := range lines {
-		times[strings.TrimSpace(l.text)]++
-		if len(l.steps) > 0 {
-			arrived += weight(l.text)
-		}
+func (h *history) weigh(ctx context.Context, s state, head *version, lines []verdict) error {
+	text, err := h.read(ctx, s.blob)
+	if err != nil {
+		return err
+	}
+	arrived, times := weightOf(text.lines, lines), map[string]int{}
+	for _, line := range text.lines {
+		times[strings.TrimSpace(line)]++
 	}
 	if arrived >= enoughOfSteps/2 {
 		wrote, err := h.written(ctx, head)
 		if err != nil || wrote >= enoughOfSteps && 2*arrived >= wrote {
-			return lines, err
+			return err
 		}
 	}
 	for i := 0; i < len(lines); {
 		end, evidence := i, 0
 		for ; end < len(lines) && len(lines[end].steps) > 0; end++ {
-			if text := strings.TrimSpace(lines[end].text); times[text] == 1 {
-				evidence += weight(text)
+			if line := strings.TrimSpace(text.lines[end]); times[line] == 1 {
+				evidence += weight(line)
 			}
 		}
 		for ; i < end; i++ {
@@ -42,7 +43,7 @@ func (h *history) weigh(ctx context.Context, head *version, lines []followed) ([
 		}
 		i++
 	}
-	return lines, nil
+	return nil
 }
 
 // written returns how much of a version steps wrote.
@@ -50,22 +51,25 @@ func (h *history) written(ctx context.Context, v *version) (int, error) {
 	if n, ok := h.wrote[v]; ok {
 		return n, nil
 	}
-	id, err := h.commit(v)
+	lines, err := h.version(ctx, v)
 	if err != nil {
 		return 0, err
 	}
-	lines, err := h.read(ctx, id)
-	if err != nil {
-		return 0, err
+	text, err := h.read(ctx, v.blob)
+	if err == nil {
+		h.wrote[v] = weightOf(text.lines, lines)
 	}
-	n := 0
-	for _, l := range lines {
+	return h.wrote[v], err
+}
+
+// weightOf returns how much of a text steps wrote.
+func weightOf(text []string, lines []verdict) (n int) {
+	for i, l := range lines {
 		if len(l.steps) > 0 {
-			n += weight(l.text)
+			n += weight(text[i])
 		}
 	}
-	h.wrote[v] = n
-	return n, nil
+	return n
 }
 
 // weight returns how many letters and digits a text has.
@@ -78,59 +82,66 @@ func weight(text string) (n int) {
 	return n
 }
 
-// promising leaves the heads from which a state may have anything: texts that it has more often than all of before,
-// and that a step of the head has added.
-func (h *history) promising(ctx context.Context, s state, before []string, heads []*version) ([]*version, error) {
-	blobs := append([]string{s.blob}, before...)
-	for _, head := range heads {
-		for _, v := range append(head.ancestors(), head) {
-			if blobs = append(blobs, v.blob); v.old != "" {
-				blobs = append(blobs, v.old)
-			}
+// promising reports whether a state may have anything of a head: texts that it has more often than all of before, and
+// that a step of the head has added; of another file, as many as make something certain.
+func (h *history) promising(ctx context.Context, s state, before []string, head *version) (bool, error) {
+	text, err := h.read(ctx, s.blob)
+	if err != nil {
+		return false, err
+	}
+	more := map[string]bool{}
+	for _, v := range append(head.ancestors(), head) {
+		added, err := h.added(ctx, v)
+		if err != nil {
+			return false, err
+		}
+		for _, line := range added {
+			more[line] = text.times[line] > 0
 		}
 	}
-	if err := h.readTexts(ctx, blobs); err != nil {
+	for _, blob := range before {
+		was, err := h.read(ctx, blob)
+		if err != nil {
+			return false, err
+		}
+		for line := range more {
+			more[line] = more[line] && text.times[line] > was.times[line]
+		}
+	}
+	lines, some := make([]verdict, len(text.lines)), false
+	for i, line := range text.lines {
+		if more[line] {
+			lines[i], some = verdict{[]*step{head.step}, true}, true
+		}
+	}
+	if !some || head.path == s.path || head.path == s.was {
+		return some, nil
+	}
+	err = h.weigh(ctx, s, head, lines)
+	return slices.ContainsFunc(lines, func(v verdict) bool { return v.sure }), err
+}
+
+// added returns the texts that a version has more often than the file had before its step.
+func (h *history) added(ctx context.Context, v *version) ([]string, error) {
+	if list, ok := h.adds[v]; ok || v.blob == "" {
+		return list, nil
+	}
+	text, err := h.read(ctx, v.blob)
+	if err != nil {
 		return nil, err
 	}
-	var out []*version
-	for _, head := range heads {
-		if slices.ContainsFunc(append(head.ancestors(), head), func(v *version) bool {
-			for line, n := range h.texts[v.blob] {
-				if n > h.texts[v.old][line] && h.more(line, s.blob, before) {
-					return true
-				}
-			}
-			return false
-		}) {
-			out = append(out, head)
+	was := &contents{}
+	if v.old != "" {
+		if was, err = h.read(ctx, v.old); err != nil {
+			return nil, err
 		}
 	}
-	return out, nil
-}
-
-// more reports whether a blob has a line more often than each of others.
-func (h *history) more(line, blob string, others []string) bool {
-	n := h.texts[blob][line]
-	return n > 0 && !slices.ContainsFunc(others, func(o string) bool { return h.texts[o][line] >= n })
-}
-
-// readTexts reads how often blobs have each line.
-func (h *history) readTexts(ctx context.Context, blobs []string) error {
-	slices.Sort(blobs)
-	blobs = slices.DeleteFunc(slices.Compact(blobs), func(blob string) bool { return h.texts[blob] != nil })
-	if len(blobs) == 0 {
-		return nil
-	}
-	contents, err := h.made.Contents(ctx, blobs)
-	if err != nil {
-		return err
-	}
-	for i, text := range contents {
-		times := map[string]int{}
-		for line := range strings.Lines(text) {
-			times[strings.TrimSuffix(line, "\n")]++
+	var list []string
+	for line, n := range text.times {
+		if n > was.times[line] {
+			list = append(list, line)
 		}
-		h.texts[blobs[i]] = times
 	}
-	return nil
+	h.adds[v] = list
+	return list, nil
 }

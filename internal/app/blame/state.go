@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/files/git"
 )
@@ -24,23 +25,46 @@ type verdict struct {
 	sure  bool    // there is evidence enough
 }
 
-// A history has the versions of files, and commits for them, made when they are needed.
+// A history has the versions of files, and what is known about their lines, found when it is needed.
 type history struct {
 	versions
-	made    *git.Annotator
-	byID    map[string]*version // by made-up commit
-	states  map[string]*state   // by made-up commit
-	commits map[*version]string
-	texts   map[string]map[string]int // by blob and line: how often it is there
-	known   map[state][]verdict
-	wrote   map[*version]int
-	heirs   map[state][]*version // the heads that a state has lines of
+	made  *git.Annotator
+	texts map[string]*contents // by blob
+	of    map[*version][]verdict
+	known map[state][]verdict
+	adds  map[*version][]string // texts
+	wrote map[*version]int
+	heirs map[state][]*version // the heads that a state has lines of
 }
 
 func newHistory(made *git.Annotator, all versions) *history {
-	return &history{versions: all, made: made, byID: map[string]*version{}, states: map[string]*state{},
-		commits: map[*version]string{}, texts: map[string]map[string]int{}, known: map[state][]verdict{},
-		wrote: map[*version]int{}, heirs: map[state][]*version{}}
+	return &history{versions: all, made: made, texts: map[string]*contents{}, of: map[*version][]verdict{},
+		known: map[state][]verdict{}, adds: map[*version][]string{}, wrote: map[*version]int{}, heirs: map[state][]*version{}}
+}
+
+// A contents is the lines of a blob, and how often each is there.
+type contents struct {
+	lines []string
+	times map[string]int
+}
+
+// read reads a blob.
+func (h *history) read(ctx context.Context, blob string) (*contents, error) {
+	if c := h.texts[blob]; c != nil {
+		return c, nil
+	}
+	text, err := h.made.Contents(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	c := &contents{times: map[string]int{}}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		c.lines = append(c.lines, line)
+		c.times[line]++
+	}
+	h.texts[blob] = c
+	return c, nil
 }
 
 // verdicts returns what is known about each line of a file that has been in commits with the blobs of before.
@@ -49,42 +73,30 @@ func (h *history) verdicts(ctx context.Context, s state, before []string) ([]ver
 	if err != nil {
 		return nil, err
 	}
-	if !exact && len(heads) > 0 {
-		if heads, err = h.promising(ctx, s, before, heads); err != nil {
-			return nil, err
-		}
-	}
 	var all [][]verdict
 	for _, head := range heads {
-		lines, err := h.follow(ctx, s, before, head)
-		if err != nil {
-			return nil, err
-		}
+		may := exact
 		if !exact {
-			if lines, err = h.weigh(ctx, head, lines); err != nil {
+			if may, err = h.promising(ctx, s, before, head); err != nil {
 				return nil, err
 			}
 		}
-		if exact || slices.ContainsFunc(lines, func(l followed) bool { return l.sure }) {
+		if !may {
+			continue
+		}
+		lines, err := h.follow(ctx, s, before, head)
+		if err == nil && !exact {
+			err = h.weigh(ctx, s, head, lines)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if exact || slices.ContainsFunc(lines, func(v verdict) bool { return v.sure }) {
 			h.heirs[s] = append(h.heirs[s], head)
 		}
-		all = append(all, verdictsOf(lines))
+		all = append(all, lines)
 	}
 	return combine(all), nil
-}
-
-// A followed line is one of a state, with the verdict on it.
-type followed struct {
-	text string
-	verdict
-}
-
-func verdictsOf(lines []followed) []verdict {
-	list := make([]verdict, len(lines))
-	for i, l := range lines {
-		list[i] = l.verdict
-	}
-	return list
 }
 
 // heads returns the versions that a state may have been made from, and whether it is exactly one of them. A file that
@@ -123,58 +135,110 @@ func (h *history) heads(ctx context.Context, s state, isNew bool) (heads []*vers
 	return newest(list), false, nil
 }
 
-// follow asks git where the lines of a state come from: commits before it, a version, or those that it was made from.
-func (h *history) follow(ctx context.Context, s state, before []string, head *version) ([]followed, error) {
-	var parents []string
+// A giver is what lines may come from.
+type giver struct {
+	blob  string
+	lines func(context.Context) ([]verdict, error) // what is known about them, nil for commits, of which nothing is
+}
+
+// follow says where the lines of a state come from: commits before it, a version, or those that it was made from.
+func (h *history) follow(ctx context.Context, s state, before []string, head *version) ([]verdict, error) {
+	var from []giver
 	for _, blob := range before {
-		id, err := h.made.Commit(blob)
-		if err != nil {
-			return nil, err
-		}
-		parents = append(parents, id)
+		from = append(from, giver{blob, nil})
 	}
 	seen := map[string]bool{}
 	for _, v := range append([]*version{head}, head.ancestors()...) {
-		if seen[v.blob] || v.step.began() >= s.until {
-			continue
+		if !seen[v.blob] && v.step.began() < s.until {
+			seen[v.blob] = true
+			from = append(from, giver{v.blob, func(ctx context.Context) ([]verdict, error) { return h.version(ctx, v) }})
 		}
-		seen[v.blob] = true
-		id, err := h.commit(v)
+	}
+	return h.pass(ctx, s.blob, verdict{}, from)
+}
+
+// pass says where the lines of a blob come from, as git blame does: a giver that is the same has all of them, else
+// each in turn has those that it shares, and the rest is the blob's own.
+func (h *history) pass(ctx context.Context, blob string, own verdict, from []giver) ([]verdict, error) {
+	text, err := h.read(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(from, func(s giver) bool { return s.blob == blob }); i >= 0 {
+		from = from[i : i+1]
+	}
+	out, passed := slices.Repeat([]verdict{own}, len(text.lines)), make([]bool, len(text.lines))
+	for _, s := range from {
+		shared, err := h.shared(ctx, text, passed, s.blob, blob)
 		if err != nil {
 			return nil, err
 		}
-		parents = append(parents, id)
-	}
-	id, err := h.made.Commit(s.blob, parents...)
-	if err != nil {
-		return nil, err
-	}
-	return h.read(ctx, id)
-}
-
-// read reads where the lines of a made-up commit come from.
-func (h *history) read(ctx context.Context, id string) ([]followed, error) {
-	lines, err := h.made.Blame(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]followed, len(lines))
-	for i, l := range lines {
-		out[i].text = l.Text
-		switch v, outside := h.byID[l.Commit], h.states[l.Commit]; {
-		case v != nil:
-			out[i].verdict = verdict{steps: []*step{v.step}, sure: true}
-		case outside != nil:
-			known, err := h.outside(ctx, *outside)
-			if err != nil {
+		var known []verdict
+		if len(shared) > 0 && s.lines != nil {
+			if known, err = s.lines(ctx); err != nil {
 				return nil, err
 			}
-			if l.N <= len(known) {
-				out[i].verdict = known[l.N-1]
+		}
+		for _, l := range shared {
+			if out[l[1]], passed[l[1]] = (verdict{}), true; l[0] < len(known) {
+				out[l[1]] = known[l[0]]
 			}
 		}
 	}
 	return out, nil
+}
+
+// shared returns the lines that a blob has of an older one, of those that have not been passed on: their places there
+// and here, from 0.
+func (h *history) shared(ctx context.Context, text *contents, passed []bool, old, blob string) (list [][2]int, err error) {
+	was, err := h.read(ctx, old)
+	if err != nil {
+		return nil, err
+	}
+	may := false
+	for i, line := range text.lines {
+		may = may || !passed[i] && was.times[line] > 0
+	}
+	if !may {
+		return nil, nil
+	}
+	var hunks []git.Hunk
+	if old != blob {
+		if hunks, err = h.made.Diff(ctx, old, blob); err != nil {
+			return nil, err
+		}
+	}
+	at, from := 0, 0
+	for _, d := range append(hunks, git.Hunk{New: len(text.lines) + 1}) {
+		for ; at < d.New-1; at, from = at+1, from+1 {
+			if !passed[at] {
+				list = append(list, [2]int{from, at})
+			}
+		}
+		at, from = at+d.News, d.Old-1+d.Olds
+	}
+	return list, nil
+}
+
+// version returns what is known about the lines of a version.
+func (h *history) version(ctx context.Context, v *version) ([]verdict, error) {
+	if lines, ok := h.of[v]; ok {
+		return lines, nil
+	}
+	var from []giver
+	if v.outside != nil {
+		from = append(from, giver{v.outside.blob, func(ctx context.Context) ([]verdict, error) {
+			return h.outside(ctx, *v.outside)
+		}})
+	}
+	for _, p := range v.parents {
+		from = append(from, giver{p.blob, func(ctx context.Context) ([]verdict, error) { return h.version(ctx, p) }})
+	}
+	lines, err := h.pass(ctx, v.blob, verdict{steps: []*step{v.step}, sure: true}, from)
+	if err == nil {
+		h.of[v] = lines
+	}
+	return lines, err
 }
 
 // outside returns what is known about the lines of a state that no step left.
@@ -188,35 +252,6 @@ func (h *history) outside(ctx context.Context, s state) ([]verdict, error) {
 		h.known[s] = known
 	}
 	return known, nil
-}
-
-// commit makes up the commit of a version, and of what it was made from.
-func (h *history) commit(v *version) (string, error) {
-	if id := h.commits[v]; id != "" {
-		return id, nil
-	}
-	var parents []string
-	if v.outside != nil {
-		id, err := h.made.Commit(v.outside.blob)
-		if err != nil {
-			return "", err
-		}
-		h.states[id] = v.outside
-		parents = append(parents, id)
-	}
-	for _, p := range v.parents {
-		id, err := h.commit(p)
-		if err != nil {
-			return "", err
-		}
-		parents = append(parents, id)
-	}
-	id, err := h.made.Commit(v.blob, parents...)
-	if err != nil {
-		return "", err
-	}
-	h.commits[v], h.byID[id] = id, v
-	return id, nil
 }
 
 // combine puts together what several heads say. What is certain counts more than what is not; if several steps remain,

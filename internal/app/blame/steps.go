@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 // steps reads the steps of the tasks that may have worked in the repository.
@@ -79,8 +82,8 @@ func (r *Reader) conversation(ctx context.Context, row store.Thread, steps []*st
 }
 
 // withChanges returns the steps that changed files, with what they changed. It leaves out those whose trees the
-// repository does not have.
-func withChanges(ctx context.Context, made *git.Annotator, all []*step) (have []*step, err error) {
+// repository does not have, and returns their number.
+func (r *Reader) withChanges(ctx context.Context, made *git.Annotator, all []*step) (have []*step, missing int, err error) {
 	var steps []*step
 	for _, s := range all {
 		if d := s.detail; d.TreeBefore != nil && d.TreeAfter != nil && *d.TreeBefore != *d.TreeAfter {
@@ -93,7 +96,7 @@ func withChanges(ctx context.Context, made *git.Annotator, all []*step) (have []
 	}
 	ids, err := made.Objects(ctx, trees)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var pairs [][2]string
 	for i, s := range steps {
@@ -101,14 +104,51 @@ func withChanges(ctx context.Context, made *git.Annotator, all []*step) (have []
 			have, pairs = append(have, s), append(pairs, pair)
 		}
 	}
-	changes, err := made.Changes(ctx, pairs)
+	changes, err := r.changes(ctx, made, pairs)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, s := range have {
+		s.changes = changes[pairs[i]]
+	}
+	return have, len(steps) - len(have), nil
+}
+
+// changes returns what differs between pairs of trees: what the index says, and of others what Git does, which is added
+// to it.
+func (r *Reader) changes(ctx context.Context, made *git.Annotator, pairs [][2]string) (
+	map[[2]string][]git.FileChange, error) {
+	var kept []byte
+	if r.Index != "" {
+		kept, _ = os.ReadFile(r.Index) // if it cannot be read it is made again
+	}
+	known, err := git.ReadChanges(kept)
+	if err != nil {
+		kept, known = nil, map[[2]string][]git.FileChange{}
+	}
+	pairs = slices.DeleteFunc(slices.Clone(pairs), func(pair [2]string) bool {
+		_, ok := known[pair]
+		return ok
+	})
+	if len(pairs) == 0 {
+		return known, nil
+	}
+	printed, err := made.Changes(ctx, pairs)
 	if err != nil {
 		return nil, err
 	}
-	for i, s := range have {
-		s.changes = changes[i]
+	more, err := git.ReadChanges(printed)
+	if err != nil {
+		return nil, err
 	}
-	return have, nil
+	maps.Copy(known, more)
+	if r.Index != "" {
+		atomicfile.Replace(r.Index, 0o600, func(f *os.File) error { // if it fails, the next one compares them again
+			_, err := f.Write(append(kept, printed...))
+			return errors.Join(err, f.Sync())
+		})
+	}
+	return known, nil
 }
 
 // A Step is one that wrote lines.

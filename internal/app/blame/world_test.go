@@ -93,6 +93,7 @@ type world struct {
 	files   model            // of the work tree
 	commits map[string]model // by id
 	tasks   int
+	index   string // a file
 }
 
 func newWorld(t *testing.T, seed uint64, files, blocks int) *world {
@@ -315,7 +316,7 @@ func (w *world) blame(path string) []blame.Line {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r := blame.Reader{Repo: w.repo, View: &view.Reader{Store: w.store, Nodes: thread.NewReader(w.store)}}
+	r := blame.Reader{Index: w.index, Repo: w.repo, View: &view.Reader{Store: w.store, Nodes: thread.NewReader(w.store)}}
 	f, err := r.File(w.t.Context(), path, data)
 	if err != nil {
 		w.t.Fatal(err)

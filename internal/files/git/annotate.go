@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,12 +18,15 @@ import (
 	"time"
 )
 
-// An Annotator says which commits the lines of a file are from: real ones, and ones that are made up for that and
-// exist only while it is open. It writes nothing to the repository, and must not be used concurrently.
+// An Annotator says which commits the lines of a file are from, and which lines of a blob are those of another. Blobs
+// can be made up for that, and exist only while it is open. It writes nothing to the repository, and must not be used
+// concurrently.
 type Annotator struct {
 	s       *session
-	objects string // where its objects are
-	made    int    // commits
+	objects string            // where its objects are
+	trees   map[string]string // by the blob of their only file
+	reads   *dialog
+	diffs   *dialog
 }
 
 // Annotator returns an Annotator, which must be closed.
@@ -36,11 +40,15 @@ func (r *Repo) Annotator() (*Annotator, error) {
 		s.end()
 		return nil, fmt.Errorf("annotate: %w", err)
 	}
-	return &Annotator{s: apart, objects: objects}, nil
+	return &Annotator{s: apart, objects: objects, trees: map[string]string{}}, nil
 }
 
-// Close removes the commits and blobs that were made up.
-func (a *Annotator) Close() { a.s.end() }
+// Close removes what was made up.
+func (a *Annotator) Close() {
+	a.reads.end()
+	a.diffs.end()
+	a.s.end()
+}
 
 // An Annotation is where a line is from.
 type Annotation struct {
@@ -54,7 +62,11 @@ type Annotation struct {
 // Committed returns where the lines of a file come from, if its contents are what is given, which need not be
 // committed. The path is relative to the root, with slashes.
 func (a *Annotator) Committed(ctx context.Context, path string, contents []byte) ([]Annotation, error) {
-	lines, err := a.blame(ctx, contents, "--contents", "-", "--", path)
+	out, err := a.s.run(ctx, bytes.NewReader(contents), "blame", "--porcelain", "--contents", "-", "--", path)
+	var lines []Annotation
+	if err == nil {
+		lines, err = readBlame(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("annotate %s: %w", path, err)
 	}
@@ -66,21 +78,8 @@ func (a *Annotator) Committed(ctx context.Context, path string, contents []byte)
 	return lines, nil
 }
 
-// Blame returns where the lines of the file of a made-up commit come from.
-func (a *Annotator) Blame(ctx context.Context, commit string) ([]Annotation, error) {
-	lines, err := a.blame(ctx, nil, commit, "--", onlyFile)
-	if err != nil {
-		return nil, fmt.Errorf("annotate %s: %w", commit, err)
-	}
-	return lines, nil
-}
-
-func (a *Annotator) blame(ctx context.Context, stdin []byte, args ...string) ([]Annotation, error) {
-	out, err := a.s.run(ctx, bytes.NewReader(stdin), append([]string{"blame", "--porcelain"}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	var list []Annotation
+// readBlame parses what git blame --porcelain prints.
+func readBlame(out []byte) (list []Annotation, err error) {
 	paths, from := map[string]string{}, map[string]string{} // by commit
 	var at Annotation
 	if len(out) == 0 {
@@ -192,8 +191,8 @@ type FileChange struct {
 	Old, New   string // blobs, "" for none
 }
 
-// Changes compares pairs of trees, which must exist. Submodules are left out.
-func (a *Annotator) Changes(ctx context.Context, pairs [][2]string) ([][]FileChange, error) {
+// Changes compares pairs of trees, which must exist, and returns what git prints, for [ReadChanges].
+func (a *Annotator) Changes(ctx context.Context, pairs [][2]string) ([]byte, error) {
 	var in bytes.Buffer
 	for _, p := range pairs {
 		if err := errors.Join(a.s.repo.checkHex(p[0]), a.s.repo.checkHex(p[1])); err != nil {
@@ -205,19 +204,15 @@ func (a *Annotator) Changes(ctx context.Context, pairs [][2]string) ([][]FileCha
 	if err != nil {
 		return nil, fmt.Errorf("compare trees: %w", err)
 	}
-	list, err := readChanges(string(out))
-	if err == nil && len(list) != len(pairs) {
-		err = fmt.Errorf("%d answers for %d pairs", len(list), len(pairs))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("compare trees: %w", err)
-	}
-	return list, nil
+	return out, nil
 }
 
-// readChanges parses what diff-tree prints: for each pair a line with their names, which ends in a newline, then
-// ":<mode> <mode> <old> <new> <letter>", and one path or, for a rename, two; each of these ends in a NUL.
-func readChanges(out string) (list [][]FileChange, err error) {
+// ReadChanges parses what diff-tree prints: for each pair of trees a line with their names, which ends in a newline, then
+// ":<mode> <mode> <old> <new> <letter>", and one path or, for a rename, two; each of these ends in a NUL. Submodules are
+// left out.
+func ReadChanges(printed []byte) (map[[2]string][]FileChange, error) {
+	all, pair, out := map[[2]string][]FileChange{}, [2]string{}, string(printed)
+	var err error
 	next := func(end string) string {
 		field, rest, ok := strings.Cut(out, end)
 		if !ok {
@@ -228,12 +223,13 @@ func readChanges(out string) (list [][]FileChange, err error) {
 	}
 	for out != "" && err == nil {
 		if out[0] != ':' {
-			next("\n")
-			list = append(list, nil)
+			before, after, _ := strings.Cut(next("\n"), " ")
+			pair = [2]string{before, after}
+			all[pair] = nil
 			continue
 		}
 		f := strings.Fields(next("\x00"))
-		if len(f) != 5 || len(list) == 0 {
+		if len(f) != 5 || pair[1] == "" {
 			return nil, errors.New("git diff-tree: cannot read a change")
 		}
 		c := FileChange{Path: next("\x00"), Old: f[2], New: f[3]}
@@ -248,55 +244,102 @@ func readChanges(out string) (list [][]FileChange, err error) {
 				*side.blob = ""
 			}
 		}
-		last := &list[len(list)-1]
-		*last = append(*last, c)
+		all[pair] = append(all[pair], c)
 	}
-	return list, err
+	return all, err
 }
 
-// Contents reads blobs.
-func (a *Annotator) Contents(ctx context.Context, ids []string) ([]string, error) {
-	out, err := a.s.run(ctx, strings.NewReader(strings.Join(ids, "\n")+"\n"), "cat-file", "--batch=%(objectsize)")
-	if err != nil {
-		return nil, fmt.Errorf("read blobs: %w", err)
+// Contents reads a blob.
+func (a *Annotator) Contents(ctx context.Context, id string) (string, error) {
+	if a.reads == nil {
+		a.reads = a.s.dialog(ctx, "cat-file", "--batch=%(objectsize)")
 	}
-	list := make([]string, len(ids))
-	for i, id := range ids {
-		line, rest, _ := bytes.Cut(out, []byte("\n"))
-		n, err := strconv.Atoi(string(line))
-		if err != nil || n >= len(rest) {
-			return nil, fmt.Errorf("read blobs: %s: %q", id, line)
+	line, err := a.reads.ask(id + "\n")
+	if err != nil {
+		return "", fmt.Errorf("read a blob: %w", err)
+	}
+	n, err := strconv.Atoi(line)
+	if err != nil {
+		return "", fmt.Errorf("read a blob: %q", line) // "… missing"
+	}
+	data := make([]byte, n+1)
+	if _, err = io.ReadFull(a.reads.out, data); err != nil {
+		return "", fmt.Errorf("read a blob: %w", err)
+	}
+	return string(data[:n]), nil
+}
+
+// A Hunk is where two blobs differ: lines of the old one, from 1, in place of which the new one has others.
+type Hunk struct{ Old, Olds, New, News int }
+
+// Diff returns where two blobs differ, as git blame sees it.
+func (a *Annotator) Diff(ctx context.Context, before, after string) (list []Hunk, err error) {
+	var trees [2]string
+	for i, blob := range []string{before, after} {
+		if trees[i], err = a.tree(blob); err != nil {
+			return nil, err
 		}
-		list[i], out = string(rest[:n]), rest[n+1:]
+	}
+	if a.diffs == nil {
+		a.diffs = a.s.dialog(ctx, "diff-tree", "--stdin", "-p", "-U0", "--text", "--no-ext-diff", "--no-textconv",
+			"--indent-heuristic")
+	}
+	const over = "over" // git prints what is not the name of a tree, and the lines of a patch begin otherwise
+	for line, err := a.diffs.ask(trees[0] + " " + trees[1] + "\n" + over + "\n"); line != over; line, err = a.diffs.line() {
+		if err != nil {
+			return nil, fmt.Errorf("compare blobs: %w", err)
+		}
+		if strings.HasPrefix(line, "@@ ") {
+			h, err := readHunk(line)
+			if err != nil {
+				return nil, fmt.Errorf("compare blobs: %w", err)
+			}
+			list = append(list, h)
+		}
 	}
 	return list, nil
 }
 
-// onlyFile is the name of the file of made-up commits.
-const onlyFile = "file"
+// readHunk parses "@@ -<from>,<count> +<from>,<count> @@". A count of 1 is not there; with one of 0 git names the line
+// before.
+func readHunk(line string) (h Hunk, err error) {
+	f := strings.Fields(line)
+	if len(f) < 3 {
+		return h, fmt.Errorf("git diff-tree: cannot read %q", line)
+	}
+	for i, to := range [][2]*int{{&h.Old, &h.Olds}, {&h.New, &h.News}} {
+		from, count, ok := strings.Cut(strings.TrimLeft(f[i+1], "-+"), ",")
+		if !ok {
+			count = "1"
+		}
+		var e1, e2 error
+		*to[0], e1 = strconv.Atoi(from)
+		*to[1], e2 = strconv.Atoi(count)
+		if e1 != nil || e2 != nil {
+			return h, fmt.Errorf("git diff-tree: cannot read %q", line)
+		}
+		if *to[1] == 0 {
+			*to[0]++
+		}
+	}
+	return h, nil
+}
 
 // Blob makes up a blob.
 func (a *Annotator) Blob(data []byte) (id string, err error) { return a.write("blob", data) }
 
-// Commit makes up a commit that has one file, a blob. Its parents are asked for a line in this order.
-func (a *Annotator) Commit(blob string, parents ...string) (id string, err error) {
+// tree makes up a tree that has one file, a blob.
+func (a *Annotator) tree(blob string) (id string, err error) {
+	if id := a.trees[blob]; id != "" {
+		return id, nil
+	}
 	raw, err := hex.DecodeString(blob)
 	if err != nil {
-		return "", fmt.Errorf("make up a commit: %w", err)
+		return "", fmt.Errorf("make up a tree: %w", err)
 	}
-	tree, err := a.write("tree", append([]byte("100644 "+onlyFile+"\x00"), raw...))
-	if err != nil {
-		return "", err
-	}
-	a.made++
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "tree %s\n", tree)
-	for _, p := range parents {
-		fmt.Fprintf(&b, "parent %s\n", p)
-	}
-	// The number makes each commit another one, and dates them as git expects: after their parents.
-	fmt.Fprintf(&b, "author plait <plait@localhost> %d +0000\ncommitter plait <plait@localhost> %[1]d +0000\n\n", a.made)
-	return a.write("commit", b.Bytes())
+	id, err = a.write("tree", append([]byte("100644 file\x00"), raw...))
+	a.trees[blob] = id
+	return id, err
 }
 
 // write writes an object. They are few and short-lived, so each is a file.

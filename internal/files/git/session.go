@@ -1,7 +1,9 @@
 package git
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +23,8 @@ import (
 const (
 	// maxOutput limits the output of git, in bytes.
 	maxOutput = 256 << 20
+	// maxDialog limits all answers of a git that is asked more than once, in bytes.
+	maxDialog = 8 << 30
 	// maxComplaint limits the part of git's stderr that an error quotes, in bytes.
 	maxComplaint = 2000
 	// staleAge is the age at which a private git directory counts as left over from a crash.
@@ -278,6 +282,48 @@ func (s *session) runTo(ctx context.Context, stdout io.Writer, limit int64, stdi
 		return "", &failure{verb: verb, exit: res.Exit, stderr: s.repo.reason(complaint)}
 	}
 	return complaint, nil
+}
+
+// A dialog is a git that answers until its input ends.
+type dialog struct {
+	in   *io.PipeWriter
+	from *io.PipeReader
+	out  *bufio.Reader // of from
+	over chan struct{}
+}
+
+// dialog starts a git that answers what it is asked, until end.
+func (s *session) dialog(ctx context.Context, args ...string) *dialog {
+	asked, in := io.Pipe()
+	from, answers := io.Pipe()
+	d := &dialog{in, from, bufio.NewReader(from), make(chan struct{})}
+	go func() {
+		defer close(d.over)
+		_, err := s.runTo(ctx, answers, maxDialog, asked, args...)
+		answers.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
+		asked.Close()
+	}()
+	return d
+}
+
+// ask returns the first line of the answer.
+func (d *dialog) ask(text string) (string, error) {
+	io.WriteString(d.in, text) // if git has ended, so have the answers
+	return d.line()
+}
+
+func (d *dialog) line() (string, error) {
+	line, err := d.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+// end ends git, and waits for it. A nil dialog has not begun.
+func (d *dialog) end() {
+	if d != nil {
+		d.in.Close()
+		d.from.Close()
+		<-d.over
+	}
 }
 
 // line is run for commands that print one line.
