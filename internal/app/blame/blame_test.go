@@ -40,6 +40,7 @@ func (t *task) fork(files []string, do [2]func(by string)) {
 	var ends []thread.PathEnd
 	var left [2]model
 	for i, id := range []string{"api", "ui"} {
+		id = fmt.Sprint(id, fork.Steps) // a name of its own in a task that forks again
 		w.files = start.copy()
 		w.write()
 		row := thread.Path(fork, began, store.Path{Key: fork.ID + id, ID: id, Join: "join", N: 1}, w.now.UnixMilli())
