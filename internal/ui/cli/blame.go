@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,7 +93,7 @@ func (w *workplace) blame(ctx context.Context, typed string) (*blame.File, error
 	if err != nil {
 		return nil, err
 	}
-	r := blame.Reader{View: w.view(), Repo: repo}
+	r := blame.Reader{View: w.view(), Repo: repo, Index: filepath.Join(w.home, blame.IndexFile)}
 	f, err := r.File(ctx, filepath.ToSlash(path), data)
 	if err != nil || line == 0 {
 		return f, err
@@ -111,7 +109,7 @@ func (w *workplace) blame(ctx context.Context, typed string) (*blame.File, error
 func writeBlame(out page, v blameView) {
 	authors, width := make([]string, len(v.Lines)), 0
 	for i, l := range v.Lines {
-		authors[i] = text.Safe(author(v, l))
+		authors[i] = text.Safe(v.Author(l))
 		width = max(width, len([]rune(authors[i])))
 	}
 	for i, l := range v.Lines {
@@ -130,22 +128,7 @@ func writeBlame(out page, v blameView) {
 		out.line("\n%s  %s", out.bold(text.Safe(s.Name)), text.Safe(strings.Join(who, " · ")))
 		out.field("prompt", v.Prompts[s.Name])
 	}
-}
-
-// author says in a few characters who wrote a line.
-func author(v blameView, l blame.Line) string {
-	switch l.By {
-	case blame.ByStep:
-		return l.Steps[0]
-	case blame.ByUnsure:
-		return strings.Join(l.Steps, " or ") + "?"
-	case blame.ByHand:
-		return "by hand"
+	if note := v.Fallback(); note != "" {
+		out.line("\n%s", note)
 	}
-	i := slices.IndexFunc(v.Commits, func(c *blame.Commit) bool { return c.ID == l.Commit })
-	if i < 0 {
-		return ""
-	}
-	c := v.Commits[i]
-	return fmt.Sprintf("%.8s %s %s", c.ID, text.FirstLine(c.Author, 16), time.UnixMilli(c.At).Format(time.DateOnly))
 }

@@ -33,11 +33,17 @@ func changesLink(thread, from, to string) string {
 func trees(r *http.Request) (from, to string, err error) {
 	from, to = r.URL.Query().Get("from"), r.URL.Query().Get("to")
 	for _, tree := range []string{from, to} {
-		if _, err := hex.DecodeString(tree); err != nil || tree == "" {
+		if !isTree(tree) {
 			return "", "", badRequest("%q is not a git tree", tree)
 		}
 	}
 	return from, to, nil
+}
+
+// isTree reports whether a text may be the id of a git tree.
+func isTree(text string) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && text != ""
 }
 
 // changesPage shows what changed from one git tree to another.

@@ -46,6 +46,7 @@ type diffFile struct {
 	Open  bool
 	Cut   bool // there are more lines than pages show
 	Whole string
+	Blame string // the address of who wrote its lines, "" if that cannot be told
 }
 
 // A diffPart is a hunk, or a long unchanged part of it.
@@ -203,6 +204,9 @@ func newDiffFile(f changedFile, o diffOptions) *diffFile {
 	d.Seen = digest(f.Path + "\n" + f.Mode + "\n" + all.String() + f.Rest)
 	if o.to != "" && f.What != "deleted" && len(f.Hunks) > 0 {
 		d.Whole = d.address(o, "&whole=true")
+		if thread, _, ok := strings.Cut(o.at, "/changes?"); ok {
+			d.Blame = thread + "/blame?" + url.Values{"tree": {o.to}, "file": {f.Path}}.Encode()
+		}
 	}
 	return d
 }

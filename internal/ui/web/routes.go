@@ -27,10 +27,11 @@ var (
 	aboutField  = str("about", "the lines that text is about: FILE:LINE, or FILE:LINE-LINE")
 	treeField   = str("tree", "the git tree that has that file; without it, as the newest step left it")
 
-	fromTree  = str("from", "the git tree before")
-	toTree    = str("to", "the git tree after")
-	fileField = str("file", "only this file, with all changed lines")
-	diffField = str("diff", "unified (default), or split: side by side")
+	fromTree    = str("from", "the git tree before")
+	toTree      = str("to", "the git tree after")
+	fileField   = str("file", "only this file, with all changed lines")
+	blamedField = field{Name: "file", Type: "string", About: "its path in the repository", Required: true}
+	diffField   = str("diff", "unified (default), or split: side by side")
 
 	searchFields = []field{
 		{Name: "q", Type: "string", About: "words, \"a phrase\", wor*, and filters: flow:, state:, agent:, file:, since:", Required: true},
@@ -79,6 +80,7 @@ func (s *Server) pageRoutes() []route {
 		serve("/threads/{id}", "a thread", of(s.row, s.threadPage), fromField),
 		serve("/threads/{id}/changes", "what changed from one git tree to another", of(s.row, s.changesPage), fromTree, toTree,
 			fileField, diffField, boolean("whole", "with the lines of the file that are unchanged")),
+		serve("/threads/{id}/blame", "a file, with the steps that wrote its lines", of(s.row, s.blamePage), blamedField, treeField),
 		serve("/threads/{id}/patch", "the same as a patch, as a download", of(s.row, s.threadPatch), fromTree, toTree),
 		serve("/gates/{id}/changes", "the change that an approval is about", of(s.gateOf, s.gateChangesPage), fileField,
 			diffField),
@@ -164,6 +166,8 @@ func (s *Server) threadRoutes() []route {
 		get("/api/v1/threads/{id}/stack", "the call stack of a thread, from its head to the top of its task",
 			"thread.stack", about(s.row, s.showStack)),
 		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they diverge", "thread.diff", s.diffThreads),
+		get("/api/v1/threads/{id}/blame", "which steps wrote the lines of a file", "blame", about(s.row, s.showBlame),
+			blamedField, treeField),
 		get("/api/v1/threads/{id}/verify",
 			"whether a thread is intact and complete; for a task's main thread, all threads of the task", "verify",
 			about(s.row, s.verifyThread)),
