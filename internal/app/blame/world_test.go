@@ -83,7 +83,7 @@ func merged(base, a, b []block) []block {
 
 // A world is a repository with people and agents who change it, and with a model of who wrote what.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	repo    *git.Repo
 	store   *mem.Store
@@ -96,7 +96,7 @@ type world struct {
 	index   string // a file
 }
 
-func newWorld(t *testing.T, seed uint64, files, blocks int) *world {
+func newWorld(t testing.TB, seed uint64, files, blocks int) *world {
 	w := &world{t: t, dir: t.TempDir(), store: mem.New(mem.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), files: model{},
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), commits: map[string]model{}}
 	w.git("init", "-q")
@@ -327,7 +327,7 @@ func (w *world) blame(path string) []blame.Line {
 	return f.Lines
 }
 
-func (s *score) add(t *testing.T, path string, got blame.Line, want line) {
+func (s *score) add(t testing.TB, path string, got blame.Line, want line) {
 	t.Helper()
 	by := ""
 	if got.By == blame.ByStep {
