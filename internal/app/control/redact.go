@@ -40,6 +40,10 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 	if err := c.views.index.Clear(ctx); err != nil {
 		return r, 0, err
 	}
+	removed, err := c.removeCopies()
+	if err != nil {
+		return r, 0, fmt.Errorf("redact files: %w", err)
+	}
 	dirs, err := c.keepsFiles(ctx)
 	if err != nil {
 		return r, 0, fmt.Errorf("redact files: %w", err)
@@ -52,7 +56,17 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 		n, failed := redact.Files(ctx, dir, text, inStore)
 		files, err = files+n, errors.Join(err, failed)
 	}
-	return r, files, errors.Join(err, c.redrawHere(ctx, r.Tasks))
+	return r, files + removed, errors.Join(err, c.redrawHere(ctx, r.Tasks))
+}
+
+// removeCopies removes the databases that upgrades kept as they were, and returns how many: they may have the text,
+// in parts that are not next to each other.
+func (c *Controller) removeCopies() (int, error) {
+	copies, err := filepath.Glob(filepath.Join(c.cfg.Home, "plait-schema*.db"))
+	for _, name := range copies {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return len(copies), err
 }
 
 // redrawHere draws the directories of tasks that are on this machine: their files may spell a text in their own way.

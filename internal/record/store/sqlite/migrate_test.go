@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
@@ -18,25 +20,7 @@ import (
 // A record with the first schema is brought up to date when it is opened, and
 // nothing in it is lost.
 func TestMigration(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "home")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c, err := sqlite.OpenConn(filepath.Join(dir, "plait.db"), sqlite.OpenReadWrite, sqlite.OpenCreate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, script := range []string{
-		"PRAGMA application_id = 1886151017; PRAGMA user_version = 1;" + schema1,
-		`INSERT INTO attempts (id, thread, role, n, agent, instance, status, session, pid, pidstart, tag, started, ended, input, cached,
-			output, reasoning, cost)
-		 VALUES ('T.1', 'T', 'r', 1, 'a', 'i', 'done', 's', 2, 3, 'g', 4, 5, 6, 7, 8, 9, 10)`,
-	} {
-		if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Close()
+	dir := newOld(t, t.TempDir())
 	s, err := Open(t.Context(), Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -177,4 +161,120 @@ func wantIndex(t *testing.T, s *Store, q query, index string) {
 	if err != nil || !strings.Contains(plan, index) {
 		t.Errorf("%v, the plan is\n%swant %s", err, plan, index)
 	}
+}
+
+// newOld returns a directory with a store of the first schema, which has one attempt.
+func newOld(t *testing.T, dir string) string {
+	t.Helper()
+	c, err := sqlite.OpenConn(filepath.Join(dir, "plait.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, script := range []string{
+		"PRAGMA application_id = 1886151017; PRAGMA user_version = 1;" + schema1,
+		`INSERT INTO attempts (id, thread, role, n, agent, instance, status, session, pid, pidstart, tag, started, ended,
+			input, cached, output, reasoning, cost)
+		 VALUES ('T.1', 'T', 'r', 1, 'a', 'i', 'done', 's', 2, 3, 'g', 4, 5, 6, 7, 8, 9, 10)`,
+	} {
+		if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Before an older store is upgraded its person is told, and the database is kept as it was: private, complete, and a
+// way back.
+func TestUpgradeKeepsACopy(t *testing.T) {
+	dir := newOld(t, t.TempDir())
+	var told []Upgrade
+	at := time.Date(2026, 11, 28, 12, 30, 0, 0, time.UTC)
+	cfg := Config{Dir: dir, Now: func() time.Time { return at }, Upgrading: func(u Upgrade) {
+		if _, err := os.Stat(u.Copy); err == nil {
+			t.Error("the person is told after it was done")
+		}
+		told = append(told, u)
+	}}
+	for range 2 { // the second time it is no longer older
+		s, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	if len(told) != 1 || told[0].From != 1 || told[0].To != len(migrations) {
+		t.Fatalf("the person was told %v", told)
+	}
+	kept := filepath.Join(dir, "plait-schema1-20261128T123000Z.db")
+	if told[0].Copy != kept || !strings.Contains(told[0].String(), kept) {
+		t.Errorf("the copy is called %s", told[0])
+	}
+	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the copy: %v, %v", info, err)
+	}
+	back := t.TempDir()
+	if err := os.Rename(kept, filepath.Join(back, "plait.db")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := sqlite.OpenConn(filepath.Join(back, "plait.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := version(c)
+	if n, counted := number(c, "SELECT count(*) FROM attempts"); err != nil || counted != nil || v != 1 || n != 1 {
+		t.Errorf("the copy has schema %d and %d attempts; %v, %v", v, n, err, counted)
+	}
+	c.Close()
+	s, err := Open(t.Context(), Config{Dir: back})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// A store is not upgraded where a copy does not fit.
+func TestUpgradeNeedsRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=700,size=2m"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("mount a small disk: %v", err)
+		}
+		t.Skipf("NOT TESTED: mounting a small disk takes root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	newOld(t, dir)
+	fill := filepath.Join(dir, "fill")
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(fill, make([]byte, (disk.Bavail-8)*uint64(disk.Bsize)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(says string) {
+		t.Helper()
+		if s, err := Open(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+			if err == nil {
+				s.Close()
+			}
+		}
+		if copies, err := filepath.Glob(filepath.Join(dir, "plait-schema*")); err != nil || len(copies) > 0 {
+			t.Errorf("left are %v, %v", copies, err)
+		}
+	}
+	refused("MB are free; nothing was changed")
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
 }

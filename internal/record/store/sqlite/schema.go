@@ -325,9 +325,9 @@ func version(c *sqlite.Conn) (int, error) {
 // current one.
 func (s *Store) Schema() (found, now int) { return s.found, len(migrations) }
 
-// migrate brings the schema up to date and returns the previous version. The caller ensures that
-// no other process is opening the same store.
-func migrate(c *sqlite.Conn, at time.Time) (v int, err error) {
+// migrate brings the schema up to date and returns the previous version; keep copies a database that
+// has an older one first. The caller ensures that no other process is opening the same store.
+func migrate(c *sqlite.Conn, at time.Time, keep func(version int) error) (v int, err error) {
 	v, err = version(c)
 	if err != nil || v == len(migrations) {
 		return v, err
@@ -353,6 +353,11 @@ func migrate(c *sqlite.Conn, at time.Time) (v int, err error) {
 	// our lock on the directory, may have come in between.
 	if v, err = version(c); err != nil {
 		return v, err
+	}
+	if v > 0 && v < len(migrations) {
+		if err := keep(v); err != nil {
+			return v, err
+		}
 	}
 	for i := v; i < len(migrations); i++ {
 		if err := sqlitex.ExecuteScript(c, migrations[i], nil); err != nil {

@@ -45,7 +45,10 @@ type Config struct {
 	Dir      string           // created, readable by its owner only, if missing
 	Now      func() time.Time // nil: time.Now
 	ReadOnly bool             // open an existing store and change nothing in it
-	why      error            // why it is read-only, if that was not asked for
+	// Upgrading is called before the schema of an older store is brought up to date; nil: nobody is told.
+	Upgrading func(Upgrade)
+
+	why error // why it is read-only, if that was not asked for
 }
 
 const (
@@ -112,9 +115,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenHome opens the store in dir, read-only if it exists on a file system that is read-only or full.
+// OpenHome opens the store in dir, read-only if it exists on a file system that is read-only or full. It tells
+// the person on stderr before it upgrades the store.
 func OpenHome(ctx context.Context, dir string) (store.Store, error) {
-	s, err := Open(ctx, Config{Dir: dir})
+	s, err := Open(ctx, Config{Dir: dir, Upgrading: func(u Upgrade) { fmt.Fprintln(os.Stderr, u) }})
 	if why := unwritable(err); why != nil {
 		if _, missing := os.Stat(filepath.Join(dir, "plait.db")); missing == nil {
 			read, failed := Open(ctx, Config{Dir: dir, ReadOnly: true, why: why})
@@ -177,7 +181,7 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) setUp(c *sqlite.Conn) error {
 	c.SetBusyTimeout(busyTimeout)
 	var err error
-	if s.found, err = migrate(c, s.cfg.Now()); err != nil {
+	if s.found, err = migrate(c, s.cfg.Now(), s.keep); err != nil {
 		return err
 	}
 	for _, q := range []string{
