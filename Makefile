@@ -43,7 +43,7 @@ AXE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/axe/$(AXE)
 VERSITY := 1.8.0
 VERSITY_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/versitygw/$(VERSITY)
 
-.PHONY: build plaitd release test race lint fuzz temporal soak bench pictures house check setup agents versitygw beside hosts
+.PHONY: build plaitd release install-test test race lint fuzz temporal soak bench pictures house check setup agents versitygw beside hosts
 
 build: ## one static binary, ./plait
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plait ./cmd/plait
@@ -51,18 +51,15 @@ build: ## one static binary, ./plait
 plaitd: ## one static binary, ./plaitd/plaitd: plait on a record in Postgres
 	cd plaitd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o plaitd .
 
-# What a release is called, and for what it is made.
+# What a release is called. MIRROR=URL is where its files will be, KEY=FILE is the SSH key that signs its
+# sums, TASK=TASK the task that tested its files.
 VERSION ?= $(shell git describe --tags --always --dirty)
-PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
-release: ## static binaries in dist/ with their checksums; the same commit and Go make the same bytes
-	@mkdir -p dist && rm -f dist/plait-* dist/SHA256SUMS
-	@for p in $(PLATFORMS); do \
-	  out=dist/plait-$(VERSION)-$${p%/*}-$${p#*/}; echo $$out; \
-	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -buildvcs=false \
-	    -ldflags '-s -w -buildid= -X main.release=$(VERSION)' -o $$out ./cmd/plait || exit 1; \
-	done
-	@cd dist && sha256sum plait-* > SHA256SUMS && cat SHA256SUMS
+release: ## all files of a release in dist/, see tools/release; the same commit and Go make the same bytes
+	$(GO) run ./tools/release -version '$(VERSION)' $(if $(MIRROR),-mirror '$(MIRROR)') $(if $(KEY),-key '$(KEY)') $(if $(TASK),-task '$(TASK)')
+
+install-test: ## installs, uses and removes each kind of package in a Debian made for it; needs root and debootstrap
+	PLAIT_INSTALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Go)?Install$$' ./tools/release
 
 # In CI the rooms are tested with the race detector, all but most of the model of trees of threads, of the
 # crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of

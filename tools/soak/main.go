@@ -37,6 +37,8 @@ var trials = []trial{
 	{"histories in memory", "./internal/record/verify", "^TestHistories$", 10000, 10000, ""},
 	{"histories", "./internal/record/store/sqlite", "^TestHistories$", 300, 100, ""},
 	{"planted faults", "./internal/app/bisect", "^TestPlanted$", 20, 20, ""},
+	{"installing packages", "./tools/release", "^TestInstall$", 1, 1, ""}, // in a Debian made for it
+	{"go install", "./tools/release", "^TestGoInstall$", 1, 1, ""},
 	{"kills of a run", "./internal/ui/cli", "^TestKillAnywhere$", 7000, 250, ""}, // a round is a kill, as in the next two
 	{"kills of a team", "./internal/ui/cli", "^TestKillTeam$", 2800, 150, ""},
 	{"kills of a plan", "./internal/ui/cli", "^TestKillPlan$", 200, 20, ""},

@@ -103,6 +103,9 @@ func (p Program) Main(args []string) int {
 	return code
 }
 
+// Command returns the tree of verbs, for what is written about them: man pages and completions.
+func (p Program) Command() *cobra.Command { return (&app{program: p}).root() }
+
 // interruptible returns a context that the first interrupt cancels. The second exits the program
 // immediately; what is still running is ended by the next resume.
 func interruptible() (context.Context, func()) {

@@ -70,10 +70,10 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  plait version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v := map[string]any{"version": a.program.version(), "go": runtime.Version(), "os": runtime.GOOS,
-				"arch": runtime.GOARCH}
+			v := map[string]any{"version": a.program.version(), "built": a.program.built(), "go": runtime.Version(),
+				"os": runtime.GOOS, "arch": runtime.GOARCH}
 			return a.print(cmd, v, func(out page) {
-				out.line("%s %s %s/%s %s", a.program.Name, v["version"], v["os"], v["arch"], v["go"])
+				out.line("%s %s %s/%s %s, %s", a.program.Name, v["version"], v["os"], v["arch"], v["go"], v["built"])
 			})
 		},
 	}
@@ -97,4 +97,15 @@ func (p Program) version() string {
 		}
 	}
 	return "devel"
+}
+
+// built says who built the program: a release, go install from a version of the module, or someone from its source.
+func (p Program) built() string {
+	switch info, ok := debug.ReadBuildInfo(); {
+	case p.Release != "":
+		return "a release"
+	case ok && info.Main.Sum != "": // of the module as downloaded
+		return "by go install"
+	}
+	return "from source"
 }
