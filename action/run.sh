@@ -1,8 +1,7 @@
 # Runs the flow FLOW with PROMPT and ARGS, and says in GITHUB_OUTPUT what came of it. Its exit code is an output: the
 # steps that report it come first.
 set -euf
-dir=$RUNNER_TEMP/plait-task
-mkdir -p "$dir"
+dir=$(mktemp -d "$RUNNER_TEMP/plait-task.XXXXXX") # of its own: a job may have several such steps
 export PLAIT_HOME="${PLAIT_HOME:-$RUNNER_TEMP/plait-home}"
 
 # What agents print is not for the runner to obey.

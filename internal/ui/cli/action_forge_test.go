@@ -24,7 +24,7 @@ type forgeComment struct {
 }
 
 func newForge(t *testing.T) *forge {
-	f := &forge{}
+	f := &forge{comments: []forgeComment{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /user", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	mux.HandleFunc("GET /repos/ann/notes/issues/7/comments", func(w http.ResponseWriter, r *http.Request) {
@@ -57,3 +57,6 @@ func newForge(t *testing.T) *forge {
 	t.Cleanup(f.server.Close)
 	return f
 }
+
+// pull is the event of a pull request.
+const pull = `{"pull_request": {"number": 7}}`

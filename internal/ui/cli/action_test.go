@@ -209,8 +209,6 @@ func readLines(name string) []string {
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 }
 
-const pull = `{"pull_request": {"number": 7}}`
-
 // savedFiles returns the files that a page tells its readers to save.
 func savedFiles(t *testing.T, page string) map[string]string {
 	t.Helper()
