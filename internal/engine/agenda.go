@@ -19,6 +19,7 @@ type Agenda struct {
 	Queued       int           // threads that may be driven once another agent of the task has ended its turn
 	Stop         []string      // threads that are being driven but are no longer wanted
 	Waits        bool          // a person's answer would let something continue
+	Delayed      bool          // something continues by itself after RecheckAfter
 	RecheckAfter time.Duration // when to look again even if nothing happens; zero: never
 }
 
@@ -109,9 +110,10 @@ func (m *moves) at(n *node) (stuck bool) {
 	return false
 }
 
-// drive adds a thread to those that may be driven, unless workers wait before they try it again.
+// drive adds a thread to those that may be driven, unless it has to wait: see waits.
 func (m *moves) drive(n *node) {
 	if n.waits > 0 {
+		m.Delayed = true
 		m.recheckAfter(n.waits)
 		return
 	}

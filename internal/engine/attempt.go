@@ -23,6 +23,7 @@ const maxCorrections = 2
 func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
 	d.Location = c.Where(d.Location)
 	var faults, corrections, timeouts int
+	role, _ := c.Def.Role(d.Role)
 	from, asked, correction := c.Row.Head, false, ""
 	for {
 		note, err := correction, error(nil)
@@ -32,7 +33,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if err != nil {
 			return store.Thread{}, err
 		}
-		slot, err := e.slots.take(ctx, e.driveSlot, c.Row, c.Def.Roles[d.Role])
+		slot, err := e.slots.take(ctx, e.driveSlot, c.Row, role)
 		if err != nil {
 			return store.Thread{}, err
 		}
@@ -69,7 +70,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			return e.overLimit(ctx, c, out)
+			return e.overLimit(ctx, c, p.Role, out)
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++
 			correction = "Your last answer could not be used: " + fail.Message +
@@ -97,8 +98,10 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 	}
 }
 
-// overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's.
-func (e *Engine) overLimit(ctx context.Context, c *threadState, out *attempt.Outcome) (store.Thread, error) {
+// overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's. It waits instead for the end of its
+// vendor's, if that is wanted and known.
+func (e *Engine) overLimit(ctx context.Context, c *threadState, role flow.Role, out *attempt.Outcome) (store.Thread,
+	error) {
 	err := e.readOptions(context.WithoutCancel(ctx), c)
 	if err == nil {
 		err = e.readAccount(context.WithoutCancel(ctx), c)
@@ -109,8 +112,12 @@ func (e *Engine) overLimit(ctx context.Context, c *threadState, out *attempt.Out
 	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || out.Refused) {
 		return e.block(ctx, c, *why)
 	}
-	return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: out.Failure.Message,
-		ResetAt: attempt.Millis(out.Failure.ResetAt)})
+	why := store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: out.Failure.Message,
+		ResetAt: attempt.Millis(out.Failure.ResetAt)}
+	if attempt.WaitsForReset(role, c.Options, out.Failure) {
+		return e.waitForReset(ctx, c, why)
+	}
+	return e.block(ctx, c, why)
 }
 
 // nextAttempt returns the next attempt, under the current options and with its batch A committed. If there is none
@@ -136,7 +143,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 		return nil, c.Row, err
 	}
 	now := e.now()
-	if why := cmp.Or(outOfRounds(c), c.account.exhausted(now)); why != nil {
+	if why := cmp.Or(outOfRounds(c, d.Role), c.account.exhausted(now)); why != nil {
 		if err := e.dropNext(context.WithoutCancel(ctx), c); err != nil {
 			return nil, store.Thread{}, err
 		}
@@ -177,10 +184,11 @@ func (e *Engine) stopped(ctx context.Context, c *threadState) (store.Thread, err
 	return c.Row, errUnwanted
 }
 
-// outOfRounds returns why the thread may have no further step, or nil.
-func outOfRounds(c *threadState) *store.Reason {
+// outOfRounds returns why the thread may have no further step of a role, or nil. A command that a role goes on until
+// belongs to the round that it ends.
+func outOfRounds(c *threadState, role string) *store.Reason {
 	rounds := c.Rounds()
-	if most := c.Limits.MaxRounds; most > 0 && rounds >= most {
+	if most := c.Limits.MaxRounds; most > 0 && rounds >= most && !flow.IsReserved(role) {
 		return &store.Reason{Kind: store.ReasonLimit, Limit: "rounds", Raise: fmt.Sprintf("maxRounds=%d", 2*rounds),
 			Message: fmt.Sprintf("%d of %d rounds used", rounds, most)}
 	}
@@ -196,6 +204,9 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 			return nil, store.Batch{}, errUnwanted
 		}
 		batch := store.Batch{Objects: p.Objects, Events: started(row, p.Row.StartedAt)}
+		if awaitsReset(row) { // no longer
+			row.Reason = nil
+		}
 		row.Status, row.InFlight, row.UpdatedAt = store.Running, p.Row.ID, p.Row.StartedAt
 		if e.cfg.Worker != "" {
 			row.Host = e.cfg.Worker

@@ -47,7 +47,7 @@ func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n i
 	if err := e.readAccount(ctx, c); err != nil {
 		return store.Thread{}, err
 	}
-	if why := cmp.Or(outOfRounds(c), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
+	if why := cmp.Or(outOfRounds(c, d.Role), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
 		return e.block(ctx, c, *why)
 	}
 	rounds, err := e.childRounds(ctx, c.Row, d.Flow)

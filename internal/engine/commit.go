@@ -83,7 +83,10 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 		return // what is left is read first
 	}
 	d, ok := next.Next().(flow.Run)
-	if !ok || outOfRounds(next) != nil || !attempt.Repeatable(next.Def.Roles[d.Role]) {
+	if !ok || outOfRounds(next, d.Role) != nil {
+		return
+	}
+	if role, _ := next.Def.Role(d.Role); !attempt.Repeatable(role) {
 		return
 	}
 	if needs, err := e.needsSummary(ctx, next, d.Role); err != nil || needs {

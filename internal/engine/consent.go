@@ -40,7 +40,7 @@ func (e *Engine) AllowAgain(ctx context.Context, rows []store.Thread, alive func
 		if err != nil {
 			return allowed, err
 		}
-		if attempt.Repeatable(def.Roles[last.Role]) {
+		if role, _ := def.Role(last.Role); attempt.Repeatable(role) {
 			continue
 		}
 		if err := e.consent(ctx, row, *last, by); err != nil {

@@ -143,7 +143,7 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forkState) (
 	if m.From, err = trees.Hold(ctx, row, "join-"+row.Head.Short()); err != nil {
 		return nil, nil, err
 	}
-	if o.Merge == record.MergeKeep || f.decision.Outcome != flow.Joined {
+	if o.Merge == record.MergeKeep || f.Rule.Files == flow.KeepFiles || f.decision.Outcome != flow.Joined {
 		m.To = m.From
 		return m, nil, nil
 	}

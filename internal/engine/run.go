@@ -99,6 +99,7 @@ func (r *run) drive() error {
 			return r.err
 		case interrupted(r.ctx):
 			return ErrInterrupted
+		case agenda.Delayed:
 		case !r.cfg.Wait || !agenda.Waits:
 			return nil
 		}

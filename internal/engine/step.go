@@ -15,7 +15,7 @@ import (
 // A StepResult is where a thread is after a step.
 type StepResult struct {
 	store.Thread
-	Waits bool // for its paths or its child; Reconcile says when it can continue
+	Waits bool // for its paths, its child or a time; Reconcile says when it can continue
 }
 
 // Step advances the thread by one step from the head from, and returns its position. It returns a thread that
@@ -48,7 +48,8 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (StepResult
 		}
 		return at(e.block(ctx, c, why))
 	case flow.Run:
-		return at(e.runRole(ctx, c, d))
+		row, err := e.runRole(ctx, c, d)
+		return StepResult{Thread: row, Waits: awaitsReset(row)}, err
 	case flow.AtJoin:
 		return at(e.atJoin(ctx, c, d))
 	case flow.Gate:

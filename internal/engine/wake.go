@@ -59,10 +59,14 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last *store
 		return false, nil
 	}
 	def, err := e.record.Definition(ctx, row)
-	if err != nil || attempt.Repeatable(def.Roles[last.Role]) {
+	if err != nil {
 		return false, err
 	}
-	if def.Roles[last.Role].Retry.Interrupted == nil {
+	role, _ := def.Role(last.Role)
+	if attempt.Repeatable(role) {
+		return false, nil
+	}
+	if role.Retry.Interrupted == nil {
 		if back, err := e.restoreTree(ctx, row, def, *last); err != nil || back {
 			return false, err
 		}

@@ -16,7 +16,8 @@ var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi",
 // write.
 func (d *Definition) DefinesAgents() bool {
 	for _, role := range d.Roles {
-		if role.Access.Writes() || role.Plan || role.Sandbox != nil || role.Agent != nil && role.Agent.Inline != nil {
+		if role.Access.Writes() || role.Plan || role.Sandbox != nil || role.Until != nil || role.MCP != nil ||
+			role.Agent != nil && role.Agent.Inline != nil {
 			return true
 		}
 	}

@@ -10,20 +10,20 @@ import (
 // What DefinesAgents reads, and what says nothing about how an agent is run or what it may do. Agent and Sandbox count
 // as they are.
 var (
-	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox",
+	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox", "Role.Until", "Role.MCP",
 		"AgentRef.Inline"}
 	inert = map[string]string{
 		"Definition": "Version Name Description Limits Context Graph Forks Joins Gates",
-		"Role":       "Description Goal Capabilities Procedure Output Flow Timeout Retry Chat Frontmatter",
+		"Role":       "Description Goal Capabilities Procedure Output Flow Model Effort Timeout Retry Chat Frontmatter",
 		"AgentRef":   "Name", // of an agent in the configuration
 		"Limits": "MaxRounds MaxDepth Timeout MaxConcurrent MaxTokens MaxCostMicroUSD MaxActions MaxTaskActions " +
 			"MaxOutput MaxAttempts",
 		"Context":    "Tokens Pin",
-		"Retry":      "Max Interrupted",
+		"Retry":      "Max Interrupted WaitForReset",
 		"Route":      "Role Prompt Location Code",
 		"ForkSpec":   "Strategy Paths Join",
 		"BranchPath": "ID Child Prompt",
-		"JoinSpec":   "PathIDs Strategy Threshold Timeout Main Losers",
+		"JoinSpec":   "PathIDs Strategy Threshold Timeout Main Losers Files",
 		"GateSpec":   "Kind Question Options Timeout OnTimeout",
 	}
 )
@@ -67,6 +67,8 @@ func TestDefinesAgents(t *testing.T) {
 		{"a role that plans", Role{Plan: true}, true},
 		{"words like its keys", Role{Frontmatter: []byte(`{"default":{"env":{},"command":["x"]}}`)}, false},
 		{"any agent", Role{Agent: &AgentRef{Inline: &Agent{Kind: "claude"}}}, true},
+		{"a command", Role{Until: []string{"true"}}, true},
+		{"a server", Role{MCP: []string{"a"}}, true},
 		{"an empty sandbox", Role{Sandbox: &Sandbox{}}, true},
 	} {
 		d := Definition{Roles: map[string]Role{"a": {}, "b": tt.role}}

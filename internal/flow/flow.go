@@ -81,8 +81,12 @@ type Role struct {
 	// it is empty, an agent does the work.
 	Flow string `json:"flow"`
 	// Agent is nil if the role leaves the choice to the configuration.
-	Agent  *AgentRef `json:"agent"`
-	Access Access    `json:"access"`
+	Agent *AgentRef `json:"agent"`
+	// Model, Effort and MCP override those of the agent.
+	Model  string   `json:"model,omitempty"`
+	Effort string   `json:"effort,omitempty"`
+	MCP    []string `json:"mcp,omitempty"`
+	Access Access   `json:"access"`
 	// Sandbox overrides the agent's own, key by key.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Timeout limits one attempt; 0 means that the role sets none.
@@ -95,6 +99,9 @@ type Role struct {
 	// Plan marks a role that plans: its output is actions for agents, and its Frontmatter is one
 	// of [Schemas].
 	Plan bool `json:"plan,omitempty"`
+	// Until is a command that is run after each step of the role. Until it succeeds, the role goes on; nil: there is
+	// none. See [UntilRole].
+	Until []string `json:"until,omitempty"`
 	// Frontmatter is the JSON Schema of meta, nil if the role has none.
 	Frontmatter json.RawMessage `json:"frontmatter"`
 }
@@ -134,6 +141,8 @@ type Retry struct {
 	// Interrupted specifies whether an interrupted attempt is retried automatically; if nil, it
 	// depends on the role's access.
 	Interrupted *bool `json:"interrupted"`
+	// WaitForReset means that an attempt that met a vendor's limit is retried once that ends, if it is known when.
+	WaitForReset bool `json:"waitForReset,omitempty"`
 }
 
 const (

@@ -25,6 +25,7 @@ const (
 const (
 	CancelLosers  = "cancel"
 	WaitForLosers = "wait"
+	KeepFiles     = "keep" // what the paths of a join changed is merged nowhere: it stays on branches
 )
 
 // A ForkSpec is a node at which one thread splits into several paths (seed 002).
@@ -46,10 +47,11 @@ type BranchPath struct {
 type JoinSpec struct {
 	PathIDs   []string `json:"forkPathIds"` // the fork's, in the same order
 	Strategy  string   `json:"joinStrategy"`
-	Threshold int      `json:"threshold"`  // paths, only with SuccessCountThreshold
-	Timeout   Duration `json:"timeout"`    // since the fork; 0: forever
-	Main      string   `json:"mainPathId"` // whose conversation continues
-	Losers    string   `json:"losers"`     // CancelLosers or WaitForLosers
+	Threshold int      `json:"threshold"`       // paths, only with SuccessCountThreshold
+	Timeout   Duration `json:"timeout"`         // since the fork; 0: forever
+	Main      string   `json:"mainPathId"`      // whose conversation continues
+	Losers    string   `json:"losers"`          // CancelLosers or WaitForLosers
+	Files     string   `json:"files,omitempty"` // KeepFiles, or "": they are merged
 }
 
 // Branch returns the fork that a path id belongs to, and the path. Path ids are unique in a

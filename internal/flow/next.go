@@ -12,9 +12,10 @@ import (
 )
 
 // Next decides what follows. last is the last routed step that is not a gate, and the steps after
-// it: those of gates, and reserved ones, of which only [InputRole] counts. Before the first such
-// step, last has only steps of gates and inputs, or none. After the join of a plan, last is the
-// step that planned, then the step of [JoinRole], then the steps after it.
+// it: those of gates, and reserved ones, of which only [InputRole] and [UntilRole] count. Before the
+// first such step, last has only steps of gates and inputs, or none. After the join of a plan, last is
+// the step that planned, then the step of [JoinRole], then the steps after it. A step of a role that
+// goes on until a command succeeds may follow the step in which that failed.
 //
 // In the thread of an action, d is the result of [Definition.SpawnedAction] or
 // [Definition.ForkedAction].
@@ -25,7 +26,8 @@ import (
 //
 // Next changes nothing; the caller must not change d, last or their contents during the call.
 func Next(d *Definition, at At, last []Step) Decision {
-	step, join, passed, inputs := d.sortSteps(last)
+	s := d.sortSteps(last)
+	step, passed, inputs := s.step, s.passed, s.inputs
 	r := d.startRow(at)
 	if step != nil {
 		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
@@ -34,7 +36,11 @@ func Next(d *Definition, at At, last []Step) Decision {
 		case d.brief != "" && d.Graph[step.Role] == nil: // the step that planned the action
 			return d.toRole(at.Path, joinParagraphs(d.brief, inputs...), "")
 		case d.Roles[step.Role].Plan && r.status != Suspend:
-			if on := d.afterPlan(&r, step, join, inputs); on != nil {
+			if on := d.afterPlan(&r, step, s.join, inputs); on != nil {
+				return on
+			}
+		case d.Roles[step.Role].Until != nil && r.status != Suspend:
+			if on := d.untilMet(s); on != nil {
 				return on
 			}
 		}
@@ -91,24 +97,37 @@ type gatePassage struct {
 	inputs []string
 }
 
-// sortSteps splits the last steps: the one that counts, nil at the start; the join of its plan;
-// the gates passed after that; and what a person added after all of them.
-func (d *Definition) sortSteps(last []Step) (step, join *Step, passed []gatePassage, inputs []string) {
+// sorted are the last steps of a thread.
+type sorted struct {
+	step      *Step         // the one that counts, nil at the start
+	join      *Step         // of its plan
+	ran       *Step         // in which the command ran that its role goes on until, nil: not yet
+	ranBefore *Step         // the same, of the step before it
+	passed    []gatePassage // the gates after that
+	inputs    []string      // what a person added after all of them
+}
+
+// sortSteps sorts the last steps.
+func (d *Definition) sortSteps(last []Step) (s sorted) {
+	var ran *Step
 	for i := range last {
-		s := &last[i]
-		_, gate := d.Gates[s.Role]
+		one := &last[i]
+		_, gate := d.Gates[one.Role]
+		_, until := UntilOf(one.Role)
 		switch {
-		case s.Role == JoinRole:
-			join, passed, inputs = s, nil, nil
-		case s.Role == InputRole:
-			inputs = append(inputs, s.Body)
+		case one.Role == JoinRole:
+			s.join, s.passed, s.inputs = one, nil, nil
+		case one.Role == InputRole:
+			s.inputs = append(s.inputs, one.Body)
+		case until:
+			ran, s.ran = one, one
 		case gate:
-			passed, inputs = append(passed, gatePassage{s, inputs}), nil
-		case !IsReserved(s.Role):
-			step, join, passed, inputs = s, nil, nil, nil
+			s.passed, s.inputs = append(s.passed, gatePassage{one, s.inputs}), nil
+		case !IsReserved(one.Role):
+			s, ran = sorted{step: one, ranBefore: ran}, nil
 		}
 	}
-	return step, join, passed, inputs
+	return s
 }
 
 // startRow returns the row for the start of a thread.

@@ -66,6 +66,7 @@ type PlanJoin struct {
 	Main      string  `json:"mainPathId"` // a forked action, "" for none
 	Timeout   float64 `json:"timeout"`    // seconds; 0: forever
 	Losers    string  `json:"losers"`
+	Files     string  `json:"files,omitempty"` // see JoinSpec
 }
 
 // PlanStatus returns the $status that a plan role's output implies, or "".

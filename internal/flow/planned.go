@@ -15,6 +15,7 @@ func (p *Plan) fork(role string) Fork {
 	}
 	f.Rule.Strategy, f.Rule.Threshold, f.Rule.Main, f.Rule.Losers = p.Join.Strategy, p.Join.Threshold, p.Join.Main,
 		p.Join.Losers
+	f.Rule.Files = p.Join.Files
 	f.Rule.Timeout = toDuration(p.Join.Timeout)
 	return f
 }

@@ -49,7 +49,7 @@ func (d *Definition) compiled(role string) *compiled {
 // reason}, always is. The error is written for the agent, with one line per problem and its
 // position.
 func (d *Definition) Validate(role string, meta map[string]any) error {
-	r, ok := d.Roles[role]
+	r, ok := d.Role(role)
 	if !ok {
 		return fmt.Errorf("validate meta: no role %q", role)
 	}

@@ -57,6 +57,7 @@ type Options struct {
 	KeepFiles      bool          `json:"keepFiles,omitempty"`      // both, and what the files were before
 	Model          string        `json:"model,omitempty"`          // agents use it instead of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that this one replays; "": none
+	WaitForReset   bool          `json:"waitForReset,omitempty"`   // wait until usage limits end
 	Context        string        `json:"context,omitempty"`        // ContextFull, or ContextSummary, the default
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
 	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": whoever resumes it
@@ -76,6 +77,7 @@ func (o Options) With(over Options) Options {
 	o.Offline = cmp.Or(over.Offline, o.Offline)
 	o.Merge = cmp.Or(over.Merge, o.Merge)
 	o.Record = o.Record || over.Record
+	o.WaitForReset = o.WaitForReset || over.WaitForReset
 	o.Files = cmp.Or(over.Files, o.Files)
 	o.Sessions = o.Sessions || over.Sessions
 	o.KeepFiles = o.KeepFiles || over.KeepFiles

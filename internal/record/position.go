@@ -20,7 +20,7 @@ type Position struct {
 	Tip      thread.Tip
 	Prompt   string         // the thread's
 	Task     dag.Hash       // the content that has it
-	Last     []flow.Step    // the last routed step and the inputs after it
+	Last     []flow.Step    // as [flow.Next] wants them
 	Before   []flow.Step    // the steps that led to the last routed step
 	Visits   map[string]int // how often each role has run
 	Stamp    int64          // when the head was made, Unix ms: part of the ids of what is made from it
@@ -122,8 +122,12 @@ func (r *Reader) Advance(ctx context.Context, p *Position, s thread.Step) error 
 		p.Framed += said + prompt.FrameBytes(s)
 	}
 	_, gate := p.Def.Gates[s.State.Role]
+	_, until := flow.UntilOf(s.State.Role)
 	switch {
 	case gate, s.State.Role == thread.RoleInput:
+		p.Last = append(p.Last, step)
+	case until:
+		p.Visits[s.State.Role]++
 		p.Last = append(p.Last, step)
 	case s.State.Role == thread.RoleJoin:
 		planned, err := r.steps().planned(ctx, s.State)
@@ -133,10 +137,10 @@ func (r *Reader) Advance(ctx context.Context, p *Position, s thread.Step) error 
 		p.Before, p.Last = nil, []flow.Step{planned, step}
 		p.Gathered = s.State.Detail
 	case thread.Routed(s.State.Role):
-		if !p.suspended() {
+		if !p.Def.GoesOn(p.Last) {
 			p.Before = p.Last
 		}
-		p.Last = []flow.Step{step}
+		p.Last = append(p.Def.Ran(p.Last, s.State.Role), step)
 		if s.State.Paths == nil {
 			p.Visits[s.State.Role]++
 			if !slices.Contains(p.Def.Plans(), s.State.Role) {
@@ -164,15 +168,10 @@ func (p *Position) At() flow.At {
 	return at
 }
 
-// suspended reports whether the last routed step waits for a person.
-func (p *Position) suspended() bool {
-	return len(p.Last) > 0 && p.Last[0].Meta["$status"] == flow.Suspend
-}
-
-// Where returns the directory inside the tree in which a decision runs. A suspended role that runs again stays
-// in its first directory.
+// Where returns the directory inside the tree in which a decision runs. A role that goes on stays in its first
+// directory.
 func (p *Position) Where(location string) string {
-	if p.suspended() {
+	if p.Def.GoesOn(p.Last) {
 		switch first := flow.Next(p.Def, p.At(), p.Before).(type) {
 		case flow.Run:
 			return first.Location

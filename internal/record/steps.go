@@ -38,15 +38,22 @@ func NewSteps(nodes Nodes) Steps {
 }
 
 // Last returns the steps by which [flow.Next] decides what follows head, oldest first: the last step of a role or
-// a join, and the gates and inputs after it. def is the flow that the thread runs at head.
+// a join, and the gates and inputs after it. Before the step of a role that goes on until a command succeeds is the
+// last run of that. def is the flow that the thread runs at head.
 func (r Steps) Last(ctx context.Context, def *flow.Definition, head dag.Hash) ([]flow.Step, error) {
 	var last []flow.Step
+	command := "" // the role of the runs, once its own step is known
 	for s, err := range r.nodes.Walk(ctx, head) {
 		if err != nil {
 			return nil, err
 		}
 		routed := thread.Routed(s.State.Role)
-		if !routed && s.State.Role != thread.RoleInput {
+		_, until := flow.UntilOf(s.State.Role)
+		switch {
+		case command != "" && (routed || until && s.State.Role != command):
+			slices.Reverse(last)
+			return last, nil
+		case !routed && !until && s.State.Role != thread.RoleInput, command != "" && !until:
 			continue
 		}
 		step, err := r.step(ctx, s.State)
@@ -61,8 +68,11 @@ func (r Steps) Last(ctx context.Context, def *flow.Definition, head dag.Hash) ([
 			}
 			last = append(last, planned)
 		}
-		if _, gate := def.Gates[s.State.Role]; routed && !gate {
-			break
+		if _, gate := def.Gates[s.State.Role]; command != "" || routed && !gate {
+			if command != "" || def.Roles[s.State.Role].Until == nil {
+				break
+			}
+			command = flow.UntilRole(s.State.Role)
 		}
 	}
 	slices.Reverse(last)

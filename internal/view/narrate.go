@@ -137,6 +137,9 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 	case event.ThreadCompacted:
 		return part("summarized %s (step %d)", number(p.Steps, "step"), p.N)
 	case event.ThreadDelayed:
+		if p.Worker == "" {
+			return part("%s", eventText(p.Message))
+		}
 		return part("worker %s cannot do it: %s; tried again at %s", eventText(p.Worker), eventText(p.Message), Time(p.Until))
 	case event.ThreadBlocked, event.ThreadEnded:
 		return part("%s", endOf(p))

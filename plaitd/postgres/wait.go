@@ -45,9 +45,9 @@ func (s *Store) saw(pos int64) bool {
 	}
 }
 
-// look notes the last position that the database has, which query reads. What was known before the query and is not
+// note remembers the last position that the database has, which query reads. What was known before the query and is not
 // there is gone: the database was restored, or rows were deleted.
-func (s *Store) look(query func() (int64, error)) error {
+func (s *Store) note(query func() (int64, error)) error {
 	known := s.last.Load()
 	last, err := query()
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 				return last, fmt.Errorf("wait for events: %w", ctx.Err())
 			}
 		}
-		err := s.look(func() (int64, error) {
+		err := s.note(func() (int64, error) {
 			err := s.patiently(ctx, func(ctx context.Context) error {
 				return on(ctx, s.readers, func(c *pgx.Conn) error {
 					return c.QueryRow(ctx, readPosition).Scan(&last)
@@ -166,7 +166,7 @@ func (s *Store) catchUp(c *pgx.Conn) error {
 	var last int64
 	// Cutting a query off would send the server a cancel request: a closing store waits for the answer instead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.cfg.Try)
-	err := s.look(func() (int64, error) {
+	err := s.note(func() (int64, error) {
 		err := c.QueryRow(ctx, readPosition).Scan(&last)
 		return last, err
 	})

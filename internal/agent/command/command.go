@@ -11,13 +11,16 @@
 //     stderr to the desk's stderr log.
 //   - An exit code that the configuration maps is a result with that $status.
 //     Exit 0, if not mapped, is a result without one. Any other end is a failure.
-//   - It enforces no sandbox, and reports that.
+//   - It enforces no sandbox, and reports that, unless it is given a host: then the program runs in the sandbox of the
+//     role, as the programs of other kinds do.
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +29,8 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
@@ -38,6 +43,9 @@ type Config struct {
 	Exit    map[string]string // exit code in decimal to $status
 	Idle    time.Duration     // maximum time without output; 0: the request's
 	Grace   time.Duration     // between two steps of stopping; 0: proc.DefaultGrace
+	Other   string            // $status of all other exit codes; "": they are failures
+	Host    *host.Host        // the program runs there, in a sandbox; nil: in none
+	Terms   host.Terms        // what the sandbox grants
 }
 
 // maxInstruction is the longest instruction, in bytes, that a program also gets in a variable: Linux limits each to
@@ -98,7 +106,7 @@ func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
 func (a *Agent) String() string { return strings.Join(a.cfg.Command, " ") }
 
 // Status returns the status that the configuration maps an exit code to, or "" if there is none.
-func (a *Agent) Status(exit int) string { return a.exit[exit] }
+func (a *Agent) Status(exit int) string { return cmp.Or(a.exit[exit], a.cfg.Other) }
 
 // Missing looks the program up in the PATH that it will have.
 func (a *Agent) Missing() string {
@@ -130,17 +138,21 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
-	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, slices.Concat(req.Env, instruction(req.Desk)), req.Tag))
+	set, around, enforced, err := a.confine(req, dir)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, set, slices.Concat(req.Env, instruction(req.Desk)), req.Tag))
 	program := name
 	var se *proc.StartError
-	if req.Wrap != nil { // what wraps a program that is missing would exit with a code of its own
+	if req.Wrap != nil || enforced != unconfined { // what wraps a program that is missing would exit with a code of its own
 		found, err := proc.Lookup(name, dir, env)
 		if errors.As(err, &se) {
 			return agent.Result{}, startFailure(se, name)
 		}
 		program = found
 	}
-	path, args := req.CommandLine(program, a.cfg.Command[1:], agent.Needs{})
+	path, args := around(program, a.cfg.Command[1:])
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: dir, Env: env,
 		Stdin:  strings.NewReader(req.Prompt),
@@ -173,7 +185,32 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, fmt.Errorf("run command %s: %w", name, err)
 	}
-	return a.result(res, out, last, limits{wall: req.Timeout, idle: idle})
+	return a.result(res, out, last, limits{wall: req.Timeout, idle: idle}, enforced)
+}
+
+// unconfined is the sandbox of a program that has none.
+const unconfined = "none"
+
+// confine returns the variables to set, what makes the command line, and what is enforced.
+func (a *Agent) confine(req agent.Request, dir string) (set map[string]string,
+	around func(path string, args []string) (string, []string), enforced string, err error) {
+	if a.cfg.Host == nil {
+		return a.cfg.Env, func(path string, args []string) (string, []string) {
+			return req.CommandLine(path, args, agent.Needs{})
+		}, unconfined, nil
+	}
+	s, err := a.cfg.Host.Setup(req, a.cfg.Command[0], a.cfg.Terms, nil, sandbox.Use{Alone: true})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	maps.Copy(s.Vars, a.cfg.Env)
+	enforced = unconfined
+	if s.Sandbox.Enforced {
+		enforced = s.Sandbox.String()
+	}
+	return s.Vars, func(path string, args []string) (string, []string) {
+		return s.Sandbox.Around(dir, path, args)
+	}, enforced, nil
 }
 
 // dir returns the working directory. It refuses a link that leads out of the

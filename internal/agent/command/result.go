@@ -20,7 +20,8 @@ import (
 type limits struct{ wall, idle time.Duration }
 
 // result returns the attempt's outcome, given how the program ended.
-func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agent.Result, error) {
+func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits,
+	enforced string) (agent.Result, error) {
 	name := a.cfg.Command[0]
 	f := &agent.Failure{Kind: agent.Infra}
 	if res.Exit >= 0 {
@@ -44,7 +45,7 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	case res.Signal != 0:
 		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal),
 			last.suffix())
-	case a.exit[res.Exit] == "" && res.Exit != 0:
+	case a.Status(res.Exit) == "" && res.Exit != 0:
 		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.suffix())
 	}
 	if len(res.Left) > 0 {
@@ -59,8 +60,8 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	}
 	return agent.Result{
 		Output: out.kept, Truncated: out.more,
-		Status: a.exit[res.Exit], Exit: &res.Exit,
-		Sandbox: "none", Plain: true,
+		Status: a.Status(res.Exit), Exit: &res.Exit,
+		Sandbox: enforced, Plain: true,
 	}, nil
 }
 

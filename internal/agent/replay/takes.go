@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -89,10 +90,12 @@ func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) (
 				return nil, err
 			}
 		}
+		_, command := flow.UntilOf(step.State.Role)
 		if thread.Routed(step.State.Role) {
-			if routed++; step.State.Paths == nil {
-				visits[step.State.Role]++
-			}
+			routed++
+		}
+		if (command || thread.Routed(step.State.Role)) && step.State.Paths == nil {
+			visits[step.State.Role]++
 		}
 		at[step.Hash] = count{i + 1, routed}
 		shared = shared && step.Hash != until

@@ -42,6 +42,7 @@ type Settings struct {
 	Files     Value[bool]                  // tasks keep what their steps change in files
 	Sessions  Value[bool]                  // tasks keep what vendors store of conversations
 	Keep      Value[bool]                  // both, and what the files were before
+	Wait      Value[bool]                  // tasks wait until usage limits end
 	MCP       Value[Answering]             // only from the user's own file
 	Notify    Value[Notify]                // only from the user's own file
 	Keys      Value[map[string][]string]   // commands by variable, only from the user's own file
@@ -248,7 +249,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return named(file, val, "prices must be a mapping of models to {input, cached, output}", s.Prices, parse.DecodePrice)
 	case "machine":
 		return s.machine(file, val)
-	case "record", "files", "sessions", "keepFiles":
+	case "record", "files", "sessions", "keepFiles", "waitForReset":
 		var on bool
 		if val.ShortTag() != "!!bool" || val.Decode(&on) != nil {
 			return wrongType(file, val, key.Value+" must be true or false")
@@ -262,18 +263,18 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
 			"unknown key %q: use default, agents, approvals, files, keepFiles, keys, limits, prices, machine, mcp, "+
-				"notify, record, retention, sessions, team, witnesses or worktree", key.Value))}
+				"notify, record, retention, sessions, team, waitForReset, witnesses or worktree", key.Value))}
 	}
 	return nil
 }
 
 // switches are the keys that are true or false.
-var switches = []string{"record", "files", "sessions", "keepFiles"}
+var switches = []string{"record", "files", "sessions", "keepFiles", "waitForReset"}
 
 // at returns the value of one of the switches.
 func (s *Settings) at(key string) *Value[bool] {
 	return map[string]*Value[bool]{"record": &s.Record, "files": &s.Files, "sessions": &s.Sessions,
-		"keepFiles": &s.Keep}[key]
+		"keepFiles": &s.Keep, "waitForReset": &s.Wait}[key]
 }
 
 func problem(file, code string, e *yamldoc.Error) flow.Problem {

@@ -264,6 +264,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 // keeps sets which of what happens a task keeps: what was asked for, and what the settings say.
 func (c *Controller) keeps(ctx context.Context, s *Spec) error {
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
+	s.Options.WaitForReset = s.Options.WaitForReset || c.cfg.Settings.Wait.V
 	s.Options.Sessions = s.Options.Sessions || c.cfg.Settings.Sessions.V
 	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Keep.V || s.Options.On == OnTeam
 	asked := s.Options.KeepsFiles()

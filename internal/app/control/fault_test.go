@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 		for _, when := range []mem.When{mem.Before, mem.After} {
 			t.Run(fmt.Sprintf("%s %s", op, when), func(t *testing.T) {
 				for n := 1; ; n++ {
-					if !faultAt(t, op, when, n, want.String()) {
+					if !faultAt(t, loop, loopAgents, op, when, n, want.String()) {
 						if n == 1 && op != mem.OpStage {
 							t.Fatalf("no %s was ever made", op)
 						}
@@ -60,9 +60,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faultAt lets the n-th operation fail, and reports whether there was one.
-func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
-	h := newHouse(t, loopAgents())
+// faultAt lets the n-th operation of a flow's run fail, and reports whether there was one.
+func faultAt(t *testing.T, yaml string, agents func() map[string]scripted, op mem.Op, when mem.When, n int,
+	want string) bool {
+	h := newHouse(t, agents())
 	var mu sync.Mutex
 	count, hit, armed := 0, false, true
 	broken := mem.New(mem.Config{Proven: true, Fault: func(o mem.Op, w mem.When) error {
@@ -79,7 +80,7 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	}})
 	h.store = broken
 	first := h.controller()
-	_, err := first.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir,
+	_, err := first.Begin(t.Context(), Spec{Bundle: mustPack(t, yaml).Bundle, Prompt: "do it", Workspace: h.dir,
 		ID: rootID})
 	if err == nil {
 		first.Drive(t.Context(), rootID, Resume{}) // its error is the fault's, or nil
@@ -93,7 +94,7 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	h.extends()
 	second := h.controller()
 	if _, err := h.store.Thread(context.Background(), rootID); err != nil {
-		h.begin(second, loop)
+		h.begin(second, yaml)
 	}
 	row := h.drive(second, rootID, Resume{Again: true})
 	wantStatus(t, row, store.Completed, "")

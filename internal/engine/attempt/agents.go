@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/flow"
+	flowparse "github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -44,6 +45,8 @@ type AgentOptions struct {
 	Workspace string // where relative paths of the definition start
 	Offline   string // the scenario of a scripted model, or ""
 	Replay    bool   // recorded calls answer every call: no model is reached, and no account is needed
+	// Confined means that a program runs in the sandbox of a role, and that any exit code but 0 is an answer.
+	Confined bool
 }
 
 // builtIn are the agents that need no definition. Each is a model, and so can also summarize.
@@ -116,18 +119,30 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	if err != nil {
 		return Worker{}, err
 	}
-	agentName, def, err := a.choose(opts, name, role)
+	of, confined := flow.UntilOf(name)
+	if !confined {
+		of = name
+	}
+	agentName, def, err := a.choose(opts, of, role)
 	if err != nil {
 		return Worker{}, err
 	}
 	if def.Sandbox, err = sandboxFor(def, role); err != nil {
-		return Worker{}, Usage("role %s: agent %s: %w", name, agentName, err)
+		return Worker{}, Usage("role %s: agent %s: %w", of, agentName, err)
+	}
+	if def, err = withRole(def, role); err != nil {
+		return Worker{}, Usage("role %s: agent %s: %w", of, agentName, err)
+	}
+	if confined { // in place of the agent, where that works
+		agentName = "command"
+		def = flow.Agent{Kind: agentName, Command: role.Until, Dir: def.Dir, Sandbox: def.Sandbox, Private: def.Private,
+			Exit: map[string]string{"0": flow.Met}, Output: flow.OutputText}
 	}
 	if opts.Model != "" && slices.Contains(builtIn, def.Kind) {
 		def.Model = opts.Model
 	}
 	made, err := a.Make(agentName, def, AgentOptions{Workspace: row.Workspace, Offline: opts.Offline,
-		Replay: opts.Replay != ""})
+		Replay: opts.Replay != "", Confined: confined})
 	if err != nil {
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
@@ -204,6 +219,20 @@ func sandboxFor(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
 		return nil, errors.New(why)
 	}
 	return def.Sandbox.With(role.Sandbox), nil
+}
+
+// withRole returns an agent with what a role sets of it.
+func withRole(def flow.Agent, role flow.Role) (flow.Agent, error) {
+	for key, set := range map[string]bool{"model": role.Model != "", "effort": role.Effort != "", "mcp": role.MCP != nil} {
+		if set && !flowparse.AgentHas(def.Kind, key) {
+			return def, fmt.Errorf("agents of kind %s have no %s", def.Kind, key)
+		}
+	}
+	def.Model, def.Effort = cmp.Or(role.Model, def.Model), cmp.Or(role.Effort, def.Effort)
+	if role.MCP != nil {
+		def.MCP = role.MCP
+	}
+	return def, nil
 }
 
 // maxCount limits each number that an agent or a server reports, so that sums of them can be kept.

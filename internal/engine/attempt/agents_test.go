@@ -43,3 +43,32 @@ func TestUsageThatCannotBeRight(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkerOfARole: a role's model and the like replace its agent's; a kind that has none is refused.
+func TestWorkerOfARole(t *testing.T) {
+	h := newHouse(t, "read", nil)
+	agents := h.cfg.Agents
+	var made flow.Agent
+	agents.Make = func(_ string, def flow.Agent, _ AgentOptions) (agent.Agent, error) {
+		made = def
+		return agent.Refusing(nil), nil
+	}
+	agents.Defined = map[string]flow.Agent{"c": {Kind: "claude", Model: "m", Effort: "low", MCP: []string{"a"}},
+		"p": {Kind: "command", Command: []string{"x"}}}
+	as := func(name string, role flow.Role) (flow.Agent, error) {
+		role.Agent = &flow.AgentRef{Name: name}
+		_, err := agents.Worker(h.row, "r", role)
+		return made, err
+	}
+	if got, err := as("c", flow.Role{Model: "o", MCP: []string{"b"}}); err != nil || got.Model != "o" || got.Effort != "low" ||
+		got.MCP[0] != "b" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if got, err := as("c", flow.Role{}); err != nil || got.Model != "m" || got.MCP[0] != "a" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := as("p", flow.Role{Effort: "high"}); err == nil ||
+		err.Error() != "role r: agent p: agents of kind command have no effort" {
+		t.Error(err)
+	}
+}

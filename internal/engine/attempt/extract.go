@@ -35,6 +35,10 @@ func (r *run) extract(ctx context.Context, result agent.Result) (answer, error) 
 		return ans, r.collect(context.WithoutCancel(ctx), r.desk.Artifacts(), &ans)
 	}
 	ans, err := parse(result, most, r.p.Role, r.p.worker.Text && !r.p.strict)
+	if _, until := flow.UntilOf(r.row.Role); until && err == nil && r.before != "" {
+		ans.fields["tree"] = r.before // a failure on the same files is no other one
+		ans.meta, err = dag.Marshal(ans.fields)
+	}
 	var odd *badStatus
 	if errors.As(err, &odd) {
 		if odd.answer, err = r.e.discreetAnswer(odd.answer); err == nil {

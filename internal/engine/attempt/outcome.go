@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -133,7 +134,7 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		r.row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	r.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
-		ResetAt: Millis(fail.ResetAt), Void: fail.Kind == agent.Infra && (fail.Machine || !r.begun)}
+		ResetAt: Millis(fail.ResetAt), Void: fail.Kind == agent.Infra && (fail.Machine || !r.begun) || WaitsForReset(r.p.Role, r.c.Options, fail)}
 	switch {
 	case interrupted:
 		r.row.Status, r.row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted
@@ -167,6 +168,12 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 	r.c.Count(r.row, dag.Hash{})
 	out.Row = r.row
 	return out, nil
+}
+
+// WaitsForReset reports whether a failed attempt is made again, and counts for nothing, because it met a limit of a
+// vendor that is known to end.
+func WaitsForReset(role flow.Role, o record.Options, fail *agent.Failure) bool {
+	return fail.Kind == agent.Limit && !fail.ResetAt.IsZero() && (role.Retry.WaitForReset || o.WaitForReset)
 }
 
 // logs keeps what the attempt added to its logs as blobs.

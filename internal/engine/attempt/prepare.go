@@ -61,7 +61,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 			err = fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
 		}
 	}()
-	role, ok := c.Def.Roles[d.Role]
+	role, ok := c.Def.Role(d.Role)
 	if !ok {
 		return nil, fmt.Errorf("flow %s has no such role", c.Row.Flow)
 	}

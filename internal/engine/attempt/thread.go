@@ -87,7 +87,8 @@ func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
 	if c.Def.ActionID() != "" {
 		who = flow.WorkerFlow
 	}
-	return e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
+	def, _ := c.Def.Role(role)
+	return e.cfg.Agents.Worker(c.Row, who, def)
 }
 
 // Clone returns a copy of c, for another head, that can change independently. What earlier attempts did and heard
@@ -145,7 +146,7 @@ func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*prompt.Ke
 // Count counts a recorded attempt, and remembers the step that it became, if any.
 func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 	c.Attempts = max(c.Attempts, a.N)
-	if a.From == c.Row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
+	if a.From == c.Row.Head && a.Status != store.AttemptDone && a.Role != thread.RoleCompact {
 		c.Tries = append(c.Tries, a)
 	}
 	c.sessions.Add(a, step)
@@ -154,7 +155,7 @@ func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 // Rounds counts the steps that count towards the thread's limit on rounds.
 func (c *Thread) Rounds() (n int) {
 	for role, visits := range c.Visits {
-		if !c.Def.Roles[role].Chat { // a person asks for each of those
+		if !c.Def.Roles[role].Chat && !flow.IsReserved(role) { // a person asks for each; a command is part of its role's
 			n += visits
 		}
 	}

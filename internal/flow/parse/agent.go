@@ -59,7 +59,7 @@ func (r *reader) agentRef(n *yaml.Node) *flow.AgentRef {
 func (r *reader) agent(n *yaml.Node) flow.Agent {
 	var a flow.Agent
 	keys := r.decode(n, "an agent", &a, map[string]func(entry){
-		"command": func(e entry) { a.Command = r.argv(e.val) },
+		"command": func(e entry) { a.Command = r.argv(e.val, "command") },
 		"exit":    func(e entry) { a.Exit = r.exits(e.val) },
 	})
 	if rn := resolve(n); rn.Kind != yaml.MappingNode {
@@ -88,11 +88,7 @@ func (r *reader) agentValues(a flow.Agent, at func(key string) *yaml.Node) {
 			r.report(resolve(at("private")).Content[i], codeBadAgent, "%v", err)
 		}
 	}
-	for i, server := range a.MCP {
-		if server == "" {
-			r.report(resolve(at("mcp")).Content[i], codeBadAgent, "an entry of mcp does not name a server")
-		}
-	}
+	r.checkMCP(at("mcp"), a.MCP)
 	if a.Output != "" && a.Output != flow.OutputText {
 		r.report(at("output"), codeBadAgent, "output of an agent can only be %s, for a program whose output is never "+
 			"parsed; not %q", flow.OutputText, a.Output)
@@ -111,6 +107,17 @@ func (r *reader) agentValues(a flow.Agent, at func(key string) *yaml.Node) {
 		r.report(at("keyEnv"), codeBadAgent, "keyEnv is the name of a variable that has the key, never the key itself")
 	}
 }
+
+func (r *reader) checkMCP(n *yaml.Node, servers []string) {
+	for i, server := range servers {
+		if server == "" {
+			r.report(resolve(n).Content[i], codeBadAgent, "an entry of mcp does not name a server")
+		}
+	}
+}
+
+// AgentHas reports whether agents of a kind have a key.
+func AgentHas(kind, key string) bool { return slices.Contains(agentKeys[kind], key) }
 
 // agentKind checks the keys that a kind requires or cannot have.
 func (r *reader) agentKind(n *yaml.Node, a flow.Agent, keys map[string]entry) {
@@ -158,14 +165,14 @@ func (r *reader) acp(n *yaml.Node, a flow.Agent, keys map[string]entry) {
 	}
 }
 
-func (r *reader) argv(n *yaml.Node) []string {
+func (r *reader) argv(n *yaml.Node, what string) []string {
 	if rn := resolve(n); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
-		r.report(n, codeBadAgent, "command is a list of arguments, never a shell line")
+		r.report(n, codeBadAgent, "%s is a list of arguments, never a shell line", what)
 		return nil
 	}
-	argv := r.list(n, "command", r.word)
+	argv := r.list(n, what, r.word)
 	if resolve(n).Kind == yaml.SequenceNode && (len(argv) == 0 || argv[0] == "") {
-		r.report(n, codeBadAgent, "command does not name a program")
+		r.report(n, codeBadAgent, "%s does not name a program", what)
 	}
 	for _, a := range argv {
 		if strings.ContainsRune(a, 0) {

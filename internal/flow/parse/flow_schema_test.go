@@ -36,7 +36,7 @@ var flowSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 // structural lists the problems of a flow's form, which its schema also detects.
 var structural = []string{
 	"UNKNOWN_KEY", "MISSING_KEY", "WRONG_TYPE", "BAD_VERSION", "OLD_FORMAT", "BAD_NAME", "RESERVED_ROLE", "BAD_ACCESS",
-	"BAD_LIMIT", "BAD_DURATION", "BAD_CODE", "BAD_STRATEGY", "BAD_GATE", "BAD_AGENT", "BAD_PLAN", "BAD_CHAT",
+	"BAD_LIMIT", "BAD_DURATION", "BAD_CODE", "BAD_STRATEGY", "BAD_GATE", "BAD_AGENT", "BAD_PLAN", "BAD_CHAT", "BAD_UNTIL",
 	"START_MISSING", "START_NEEDS_NEW", "END_HAS_ROUTES", "SUSPEND_AS_NODE", "INVALID_FORK_PATHS",
 	"INVALID_FORK_PATH_ITEM", "INVALID_FORK_PATH_IDS",
 }
@@ -146,7 +146,7 @@ func TestFlowSchemaAcceptsWhatIsShipped(t *testing.T) {
 	var files []string
 	for _, glob := range []string{
 		"../../../examples/*.yaml", "../builtin/*.yaml", "../testdata/v1/.workflows/*.yaml", "../testdata/v1/.workflows/*/index.yaml",
-		"../../ui/cli/scaffold.yaml",
+		"../../ui/cli/flows/*.yaml",
 	} {
 		found, err := filepath.Glob(glob)
 		if err != nil || len(found) == 0 {

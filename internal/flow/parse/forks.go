@@ -206,6 +206,11 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 		"losers": func(e entry) {
 			j.Losers = d.choice(e.val, "losers", codeBadStrategy, flow.CancelLosers, flow.WaitForLosers)
 		},
+		"files": func(e entry) {
+			if !isNull(resolve(e.val)) {
+				j.Files = d.choice(e.val, "files", codeBadStrategy, flow.KeepFiles)
+			}
+		},
 	})
 	if ids != nil {
 		j.ids = d.items(ids, "forkPathIds")

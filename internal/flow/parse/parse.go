@@ -177,9 +177,15 @@ var oldRoleKeys = map[string]string{
 }
 
 func (d *draft) role(site *roleSite) flow.Role {
-	role := flow.Role{Access: flow.Read, Retry: flow.Retry{Max: flow.DefaultRetries}}
+	role := d.borrowed(site.val)
 	own := d.old(site.val, oldRoleKeys)
+	own["from"] = func(entry) {}
 	own["frontmatter"] = func(e entry) { role.Frontmatter = d.frontmatter(site, e.val) }
+	own["until"] = func(e entry) {
+		if !isNull(resolve(e.val)) {
+			role.Until = d.argv(e.val, "until")
+		}
+	}
 	site.keys = d.decode(site.val, "role "+site.name, &role, own)
 	d.checkSandbox(site, role)
 	if role.Plan {
@@ -188,7 +194,28 @@ func (d *draft) role(site *roleSite) flow.Role {
 	if role.Chat {
 		d.checkChatRole(site, role)
 	}
+	d.checkMCP(site.keys["mcp"].val, role.MCP)
+	if len(role.MCP) == 0 {
+		role.MCP = nil
+	}
+	if other := site.endless(role); role.Until != nil && other != "" {
+		d.report(site.keys["until"].key, codeBadUntil, "role %s has %s: no command can say that its work is done",
+			site.name, other)
+	}
 	return role
+}
+
+// endless returns what of a role excludes a command that it goes on until, or "".
+func (r *roleSite) endless(role flow.Role) string {
+	switch {
+	case r.calls() != nil:
+		return "a flow"
+	case role.Plan:
+		return "plan: true"
+	case role.Chat:
+		return "chat: true"
+	}
+	return ""
 }
 
 func (d *draft) frontmatter(site *roleSite, n *yaml.Node) json.RawMessage {

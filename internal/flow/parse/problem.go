@@ -23,6 +23,7 @@ const (
 	codeOldFormat     = "OLD_FORMAT"
 	codeBadPlan       = "BAD_PLAN"
 	codeBadChat       = "BAD_CHAT"
+	codeBadUntil      = "BAD_UNTIL"
 	codeBadName       = "BAD_NAME"
 	codeNameMismatch  = "NAME_MISMATCH"
 	codeReservedRole  = "RESERVED_ROLE"

@@ -247,7 +247,8 @@ type ThreadBlocked struct {
 
 func (ThreadBlocked) event() string { return "thread.blocked" }
 
-// ThreadDelayed reports that a worker of a team was not able to drive a thread, and when it is tried again.
+// ThreadDelayed reports that a worker of a team was not able to drive a thread, and when it is tried again. Without a
+// worker, the thread waits for the end of a usage limit.
 type ThreadDelayed struct {
 	Worker  string `json:"worker"`
 	Message Text   `json:"message"`

@@ -79,10 +79,11 @@ func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 	if what, err := c.entryMismatch(ctx, o); err != nil || what != "" {
 		return []string{what}, err
 	}
+	_, until := flow.UntilOf(s.Role)
 	switch {
 	case s.Paths != nil:
 		return c.checkJoin(ctx, o, def)
-	case !thread.Routed(s.Role) && s.Role != thread.RoleEnd:
+	case !thread.Routed(s.Role) && s.Role != thread.RoleEnd && !until:
 		return nil, nil
 	}
 	if s.Role == thread.RoleEnd {

@@ -70,9 +70,16 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 	a.holdSecrets(def)
 	switch def.Kind {
 	case "command":
-		return command.New(command.Config{
-			Command: def.Command, Dir: def.Dir, Env: def.Env, Pass: def.Pass, Exit: def.Exit,
-		})
+		cfg := command.Config{Command: def.Command, Dir: def.Dir, Env: def.Env, Pass: def.Pass, Exit: def.Exit}
+		if o.Confined {
+			h, err := a.agentHost()
+			if err != nil {
+				return nil, err
+			}
+			cfg.Host, cfg.Terms, cfg.Other = h, a.terms(def), flow.Unmet
+			cfg.Env, cfg.Pass = cfg.Terms.Env, cfg.Terms.Pass
+		}
+		return command.New(cfg)
 	case "replay":
 		if a.cell != nil {
 			return replay.Inside(def.Recording), nil

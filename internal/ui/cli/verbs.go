@@ -39,7 +39,8 @@ func (a *app) addVerbs(root *cobra.Command) {
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.attestCmd(),
-		a.replayCmd(), a.redactCmd(), a.gcCmd(), a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
+		a.replayCmd(), a.redactCmd(), a.gcCmd(), a.importCmd(), a.importAgentsCmd(), a.exportCmd(), a.doctorCmd(),
+		a.versionCmd())
 	if a.program.Team != nil {
 		add(groupRecord, a.workerCmd())
 	}

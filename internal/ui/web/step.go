@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/prompt"
@@ -273,7 +274,12 @@ var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "Wha
 	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
 
 // stepTitle returns a role as shown to users.
-func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
+func stepTitle(role string) string {
+	if of, ok := flow.UntilOf(role); ok {
+		return "Check of " + of
+	}
+	return cmp.Or(stepTitles[role], role)
+}
 
 // addItems adds an agent's activity.
 func (c *selection) addItems(items []agent.Event, err error) error {
