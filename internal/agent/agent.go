@@ -13,7 +13,7 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what comes next. Optional
 // capabilities are separate interfaces, found by type assertion: see [Continuer], [Forker],
-// [SessionExporter], [Bounded], [Shaper], [Instructed], [Homed], [Steerer] and [Program].
+// [SessionExporter], [Bounded], [Shaper], [Instructed], [SelfInstructed], [Homed], [Steerer] and [Program].
 package agent
 
 import (
@@ -81,6 +81,12 @@ type Instructed interface {
 	Agent
 	// Instructions returns the user's instructions for all projects, "" for none.
 	Instructions() string
+}
+
+// A SelfInstructed agent follows instruction files of its own besides AGENTS.md.
+type SelfInstructed interface {
+	Instructed
+	InstructionFile() string // its name, in each directory
 }
 
 // A Homed agent has sessions that a person can continue without Plait.

@@ -57,12 +57,12 @@ type Agent struct {
 }
 
 var (
-	_ agent.Continuer  = (*Agent)(nil)
-	_ agent.Instructed = (*Agent)(nil)
-	_ agent.Homed      = (*Agent)(nil)
-	_ agent.Forker     = (*Agent)(nil)
-	_ agent.Shaper     = (*Agent)(nil)
-	_ agent.Steerer    = (*Agent)(nil)
+	_ agent.Continuer      = (*Agent)(nil)
+	_ agent.SelfInstructed = (*Agent)(nil)
+	_ agent.Homed          = (*Agent)(nil)
+	_ agent.Forker         = (*Agent)(nil)
+	_ agent.Shaper         = (*Agent)(nil)
+	_ agent.Steerer        = (*Agent)(nil)
 )
 
 // New checks cfg and returns its agent. It is an error if the program is not installed or
@@ -90,6 +90,9 @@ func New(h *host.Host, cfg Config) (*Agent, error) {
 
 // Instructions returns nothing: the user's instructions for Claude are not used.
 func (a *Agent) Instructions() string { return "" }
+
+// InstructionFile returns the name of the file that Claude Code has for a project's instructions.
+func (a *Agent) InstructionFile() string { return "CLAUDE.md" }
 
 // Steers reports true: what people add reaches the current turn.
 func (a *Agent) Steers() bool { return true }

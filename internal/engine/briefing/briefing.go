@@ -145,7 +145,11 @@ func (b *Briefer) instruct(ctx context.Context, a Attempt, draft *prompt.Draft) 
 		draft.Instructions = append(draft.Instructions, prompt.Instructions{Name: "the user's own", Text: text})
 	}
 	at := path.Join(filepath.ToSlash(a.Location), a.Dir)
-	draft.Instructions = append(draft.Instructions, project.of(at)...)
+	own := ""
+	if s, ok := a.Agent.(agent.SelfInstructed); ok {
+		own = s.InstructionFile()
+	}
+	draft.Instructions = append(draft.Instructions, project.of(at, own)...)
 	return nil
 }
 
@@ -154,7 +158,7 @@ func (b *Briefer) instruct(ctx context.Context, a Attempt, draft *prompt.Draft) 
 func (b *Briefer) questions(ctx context.Context, at *record.Position) (map[dag.Hash]string, error) {
 	passed := len(at.Def.Gates) > 0 || at.Def.ActionID() != ""
 	for role := range at.Visits { // an earlier flow may have had gates
-		_, known := at.Def.Roles[role]
+		_, known := at.Def.Role(role)
 		passed = passed || !known
 	}
 	if !passed {

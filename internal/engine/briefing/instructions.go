@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -21,8 +22,12 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// instructionFiles are the names of files for agents. In each directory only the first one found counts.
-var instructionFiles = [...]string{"AGENTS.override.md", "AGENTS.md"}
+// instructionFiles are the names of files for all agents: in each directory only the first one found counts. ownFiles
+// are those for the agents of one vendor, which they follow too.
+var (
+	instructionFiles = []string{"AGENTS.override.md", "AGENTS.md"}
+	ownFiles         = []string{"CLAUDE.md"}
+)
 
 // Bounds on instructions.
 const (
@@ -43,8 +48,9 @@ type projectInstructions struct {
 	Files map[string]string `json:"files"` // by path in the project
 }
 
-// of returns the instructions for an agent at a place in the working tree, from the project's root down.
-func (t projectInstructions) of(location string) []prompt.Instructions {
+// of returns the instructions for an agent at a place in the working tree, from the project's root down. own is the
+// name of its own files, "" for none; one that says the same as that for all is left out.
+func (t projectInstructions) of(location, own string) []prompt.Instructions {
 	dirs := []string{"."}
 	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
 		if dir != "." {
@@ -53,19 +59,28 @@ func (t projectInstructions) of(location string) []prompt.Instructions {
 	}
 	var out []prompt.Instructions
 	left := maxInstructions
+	add := func(file string) (added bool) {
+		words := t.Files[file]
+		if strings.TrimSpace(words) == "" {
+			return false
+		}
+		words = text.Head(words, left)
+		left -= len(words)
+		if words != "" {
+			out = append(out, prompt.Instructions{Name: file, Text: words})
+		}
+		return true
+	}
 	for _, dir := range dirs {
+		common := ""
 		for _, name := range instructionFiles {
-			file := path.Join(dir, name)
-			words := t.Files[file]
-			if strings.TrimSpace(words) == "" {
-				continue
+			if file := path.Join(dir, name); add(file) {
+				common = t.Files[file]
+				break
 			}
-			words = text.Head(words, left)
-			left -= len(words)
-			if words != "" {
-				out = append(out, prompt.Instructions{Name: file, Text: words})
-			}
-			break
+		}
+		if file := path.Join(dir, own); own != "" && t.Files[file] != common {
+			add(file)
 		}
 	}
 	return out
@@ -193,7 +208,7 @@ func findInstructions(tree string) (projectInstructions, error) {
 
 // read reads the files of a directory. It does not follow links out of the project.
 func (t projectInstructions) read(root *os.Root, dir string) {
-	for _, name := range instructionFiles {
+	for _, name := range slices.Concat(instructionFiles, ownFiles) {
 		file := path.Join(dir, name)
 		f, err := root.OpenFile(filepath.FromSlash(file), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {

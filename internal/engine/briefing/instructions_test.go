@@ -3,6 +3,7 @@ package briefing
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestFindInstructions(t *testing.T) {
 		"work/.hidden/AGENTS.md": "hidden", "else/AGENTS.md": "beside",
 	})
 	for link, to := range map[string]string{
-		"work/out/AGENTS.md": filepath.Join(outside, "secret"), "work/in/AGENTS.md": "../CLAUDE.md",
+		"work/out/AGENTS.md": filepath.Join(outside, "secret"), "work/in/AGENTS.md": "../CLAUDE.md", "work/in/CLAUDE.md": "AGENTS.md",
 	} {
 		file := filepath.Join(top, link)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -61,8 +62,17 @@ func TestFindInstructions(t *testing.T) {
 		"in":    and("work/in/AGENTS.md", "linked"),
 		"large": and("work/large/AGENTS.md", strings.Repeat("x", maxInstructions-len("of the repositoryof the tree"))),
 	} {
-		if diff := cmp.Diff(want, found.of(location)); diff != "" {
+		if diff := cmp.Diff(want, found.of(location, "")); diff != "" {
 			t.Errorf("at %q: -want +got\n%s", location, diff)
+		}
+	}
+	// Claude Code has files of its own, which say the same no second time.
+	own := append(slices.Clone(both), prompt.Instructions{Name: "work/CLAUDE.md", Text: "linked"})
+	for location, want := range map[string][]prompt.Instructions{
+		".": own, "in": append(slices.Clone(own), prompt.Instructions{Name: "work/in/AGENTS.md", Text: "linked"}),
+	} {
+		if diff := cmp.Diff(want, found.of(location, "CLAUDE.md")); diff != "" {
+			t.Errorf("of Claude Code at %q: -want +got\n%s", location, diff)
 		}
 	}
 }
@@ -77,7 +87,7 @@ func TestInstructionsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all []string
-		for _, i := range found.of("later") {
+		for _, i := range found.of("later", "") {
 			all = append(all, i.Text)
 		}
 		return strings.Join(all, ", ")

@@ -126,6 +126,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+text.Safe(p.String()))
 			}
+			if unread := w.unread(found, opts); len(unread) > 0 && !f.quiet && !a.json {
+				fmt.Fprintf(a.err, "note: the agents of this task are not given %s\n", strings.Join(unread, ", "))
+			}
 			if err := a.noteTurns(ctx, w, found, f); err != nil {
 				return err
 			}
