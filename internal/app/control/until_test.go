@@ -63,7 +63,7 @@ func TestUntil(t *testing.T) {
 func TestUntilNothingChanges(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"fix": say(status("done")), command: exits(1, 1, 0)})
 	row := h.run(mend)
-	wantStatus(t, row, store.Blocked, store.ReasonGate)
+	wantStatus(t, row, store.Blocked, store.ReasonInput)
 	if h.runs["fix"] != 2 || h.runs[command] != 2 {
 		t.Errorf("runs: %v", h.runs)
 	}
