@@ -10,7 +10,8 @@ import (
 // What DefinesAgents reads, and what says nothing about how an agent is run or what it may do. Agent and Sandbox count
 // as they are.
 var (
-	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox", "Role.Until", "Role.MCP",
+	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox",
+		"Role.Until", "Role.MCP",
 		"AgentRef.Inline"}
 	inert = map[string]string{
 		"Definition": "Version Name Description Limits Context Graph Forks Joins Gates",

@@ -35,8 +35,8 @@ func TestUntil(t *testing.T) {
 	}
 	again := Run{Role: "fix", Prompt: "Your work is not done: go test failed (exit code 1). It is run again after your " +
 		"next answer.\n\nWhat it printed last:\n\n```\nFAIL\n```"}
-	ask := Gate{Node: "fix", Kind: GateInput, Input: true, Question: "go test failed again, and nothing has changed since " +
-		"it last did. What should fix do?\n\nWhat it printed last:\n\n```\nFAIL\n```"}
+	ask := Gate{Node: "fix", Kind: GateInput, Input: true, Question: "go test failed again, and nothing has changed " +
+		"since it last did. What should fix do?\n\nWhat it printed last:\n\n```\nFAIL\n```"}
 	told := again
 	told.Prompt += "\n\ntry harder"
 	for _, tt := range []struct {
@@ -94,7 +94,8 @@ func TestUntilQuotes(t *testing.T) {
 func TestUntilRole(t *testing.T) {
 	d := untilFlow()
 	r, ok := d.Role(UntilRole("fix"))
-	if !ok || r.Access != Write || r.Agent.Name != "coder" || r.Retry.Max != 1 || !*r.Retry.Interrupted || r.Frontmatter != nil {
+	if !ok || r.Access != Write || r.Agent.Name != "coder" || r.Retry.Max != 1 || !*r.Retry.Interrupted ||
+		r.Frontmatter != nil {
 		t.Errorf("%t %+v", ok, r)
 	}
 	for _, name := range []string{UntilRole("say"), UntilRole("nobody"), "nobody", InputRole} {

@@ -145,7 +145,8 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, set, slices.Concat(req.Env, instruction(req.Desk)), req.Tag))
 	program := name
 	var se *proc.StartError
-	if req.Wrap != nil || enforced != unconfined { // what wraps a program that is missing would exit with a code of its own
+	// What wraps a program that is missing would exit with a code of its own.
+	if req.Wrap != nil || enforced != unconfined {
 		found, err := proc.Lookup(name, dir, env)
 		if errors.As(err, &se) {
 			return agent.Result{}, startFailure(se, name)

@@ -60,8 +60,8 @@ func TestWorkerOfARole(t *testing.T) {
 		_, err := agents.Worker(h.row, "r", role)
 		return made, err
 	}
-	if got, err := as("c", flow.Role{Model: "o", MCP: []string{"b"}}); err != nil || got.Model != "o" || got.Effort != "low" ||
-		got.MCP[0] != "b" {
+	got, err := as("c", flow.Role{Model: "o", MCP: []string{"b"}})
+	if err != nil || got.Model != "o" || got.Effort != "low" || got.MCP[0] != "b" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if got, err := as("c", flow.Role{}); err != nil || got.Model != "m" || got.MCP[0] != "a" {

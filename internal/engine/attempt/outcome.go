@@ -134,7 +134,8 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		r.row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	r.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
-		ResetAt: Millis(fail.ResetAt), Void: fail.Kind == agent.Infra && (fail.Machine || !r.begun) || WaitsForReset(r.p.Role, r.c.Options, fail)}
+		ResetAt: Millis(fail.ResetAt), Void: fail.Kind == agent.Infra && (fail.Machine || !r.begun) ||
+			WaitsForReset(r.p.Role, r.c.Options, fail)}
 	switch {
 	case interrupted:
 		r.row.Status, r.row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted

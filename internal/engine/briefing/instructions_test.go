@@ -37,7 +37,8 @@ func TestFindInstructions(t *testing.T) {
 		"work/.hidden/AGENTS.md": "hidden", "else/AGENTS.md": "beside",
 	})
 	for link, to := range map[string]string{
-		"work/out/AGENTS.md": filepath.Join(outside, "secret"), "work/in/AGENTS.md": "../CLAUDE.md", "work/in/CLAUDE.md": "AGENTS.md",
+		"work/out/AGENTS.md": filepath.Join(outside, "secret"), "work/in/AGENTS.md": "../CLAUDE.md",
+		"work/in/CLAUDE.md": "AGENTS.md",
 	} {
 		file := filepath.Join(top, link)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -158,10 +158,13 @@ func claudeTools(r *reader, line int, value any) {
 	}
 }
 
+// copilotWriters are the tools of Copilot that change files, under all their names.
+var copilotWriters = []string{"*", "edit", "write", "multiedit", "notebookedit", "editfiles", "edit/editfiles"}
+
 func copilotTools(r *reader, line int, value any) {
 	for _, tool := range r.tools(line, value) {
 		switch name := strings.ToLower(tool); {
-		case slices.Contains([]string{"*", "edit", "write", "multiedit", "notebookedit", "editfiles", "edit/editfiles"}, name):
+		case slices.Contains(copilotWriters, name):
 			r.writes = true
 		case strings.Contains(name, "/") && !strings.HasPrefix(name, "edit/"):
 			r.notMapped(line, "tools: %s: Copilot's own settings say which MCP servers it has", tool)

@@ -14,7 +14,8 @@ func inline(a flow.Agent) *flow.AgentRef { return &flow.AgentRef{Inline: &a} }
 func TestRole(t *testing.T) {
 	const claude, prompt, copilot = ".claude/agents/a.md", ".codex/prompts/a.md", ".github/agents/a.agent.md"
 	const toml = "model = \"m0\"\n\n[profiles.deep]\nmodel = \"m1\"\nmodel_reasoning_effort = \"high\"\n" +
-		"sandbox_mode = \"workspace-write\"\n[profiles.free]\nsandbox_mode = \"danger-full-access\"\napproval_policy = \"never\"\n"
+		"sandbox_mode = \"workspace-write\"\n[profiles.free]\nsandbox_mode = \"danger-full-access\"\n" +
+		"approval_policy = \"never\"\n"
 	const tools = ": tools: they only say whether the role may write; none is withheld from the agent"
 	for _, tt := range []struct {
 		name, file, text string
@@ -22,8 +23,8 @@ func TestRole(t *testing.T) {
 		says             []string
 	}{
 		{"a reviewer", claude,
-			"---\nname: a\ndescription: Use it: often. \"So\"\ntools: Read, Grep, Bash(git:*), mcp__github__get_issue\nmodel: opus\n" +
-				"effort: high\ncolor: red\n---\n\nYou review.\n",
+			"---\nname: a\ndescription: Use it: often. \"So\"\ntools: Read, Grep, Bash(git:*), mcp__github__get_issue\n" +
+				"model: opus\neffort: high\ncolor: red\n---\n\nYou review.\n",
 			flow.Role{Description: `Use it: often. "So"`, Procedure: "You review.",
 				Agent: inline(flow.Agent{Kind: "claude", Model: "opus", Effort: "high", MCP: []string{"github"}})},
 			[]string{"4 NOT_MAPPED" + tools}},
@@ -40,7 +41,8 @@ func TestRole(t *testing.T) {
 		{"Copilot", copilot, "---\nname: A\ntools: ['read', 'edit', 'github/get']\nmodel: [m1, m2]\n---\nYou do.",
 			flow.Role{Procedure: "You do.", Access: flow.Write,
 				Agent: inline(flow.Agent{Kind: "acp", Agent: "copilot", Model: "m1"})},
-			[]string{"3 NOT_MAPPED" + tools, "3 NOT_MAPPED: tools: github/get: Copilot's own settings say which MCP servers it has",
+			[]string{"3 NOT_MAPPED" + tools,
+				"3 NOT_MAPPED: tools: github/get: Copilot's own settings say which MCP servers it has",
 				"4 NOT_MAPPED: model: only the first of 2"}},
 		{"a profile", ".codex/config.toml#deep", toml,
 			flow.Role{Description: "Codex with the profile deep", Access: flow.Write,
@@ -49,19 +51,32 @@ func TestRole(t *testing.T) {
 			[]string{`7 NOT_MAPPED: "approval_policy" has no meaning here`,
 				`7 NOT_MAPPED: sandbox_mode "danger-full-access": only a flow itself gives access: full`}},
 
-		{"no such profile", ".codex/config.toml#x", toml, flow.Role{}, []string{`1 BAD_FROM: there is no profile "x", only deep, free`}},
-		{"no TOML", ".codex/config.toml#x", "a = \n[", flow.Role{}, []string{"1 BAD_FROM: the configuration cannot be read: "}},
-		{"another place", "docs/a.md", "x", flow.Role{}, []string{"1 BAD_FROM: docs/a.md is not where"}},
-		{"no end", claude, "---\nname: a\n", flow.Role{}, []string{"1 BAD_FROM: the front matter has no end"}},
-		{"no text", claude, "---\nname: a\n---", flow.Role{}, []string{"1 BAD_FROM: there is no text"}},
-		{"no YAML", claude, "---\nname: a\nmodel: [\n---\nx", flow.Role{}, []string{"BAD_FROM: the front matter cannot be read"}},
-		{"a list", claude, "---\n- a\n---\nx", flow.Role{}, []string{"2 BAD_FROM: the front matter is not a list of keys"}},
-		{"an alias", claude, "---\nname: &a x\nmodel: *a\n---\nx", flow.Role{}, []string{"2 BAD_FROM: the front matter cannot"}},
-		{"a model that is none", claude, "---\nmodel: {a: b}\n---\nx", flow.Role{}, []string{"2 BAD_FROM: model must be a text"}},
-		{"tools that are none", claude, "---\ntools: 3\n---\nx", flow.Role{}, []string{"2 BAD_FROM: tools is a list of names"}},
-		{"a key twice", claude, "---\nmodel: a\nmodel: b\n---\nx", flow.Role{}, []string{"3 BAD_FROM: "}},
-		{"not UTF-8", claude, "\xff", flow.Role{}, []string{"1 BAD_FROM: the file is not UTF-8"}},
-		{"too long", claude, strings.Repeat("x", maxFile+1), flow.Role{}, []string{"1 BAD_FROM: the file has"}},
+		{"no such profile", ".codex/config.toml#x", toml, flow.Role{},
+			[]string{`1 BAD_FROM: there is no profile "x", only deep, free`}},
+		{"no TOML", ".codex/config.toml#x", "a = \n[", flow.Role{},
+			[]string{"1 BAD_FROM: the configuration cannot be read: "}},
+		{"another place", "docs/a.md", "x", flow.Role{},
+			[]string{"1 BAD_FROM: docs/a.md is not where"}},
+		{"no end", claude, "---\nname: a\n", flow.Role{},
+			[]string{"1 BAD_FROM: the front matter has no end"}},
+		{"no text", claude, "---\nname: a\n---", flow.Role{},
+			[]string{"1 BAD_FROM: there is no text"}},
+		{"no YAML", claude, "---\nname: a\nmodel: [\n---\nx", flow.Role{},
+			[]string{"BAD_FROM: the front matter cannot be read"}},
+		{"a list", claude, "---\n- a\n---\nx", flow.Role{},
+			[]string{"2 BAD_FROM: the front matter is not a list of keys"}},
+		{"an alias", claude, "---\nname: &a x\nmodel: *a\n---\nx", flow.Role{},
+			[]string{"2 BAD_FROM: the front matter cannot"}},
+		{"a model that is none", claude, "---\nmodel: {a: b}\n---\nx", flow.Role{},
+			[]string{"2 BAD_FROM: model must be a text"}},
+		{"tools that are none", claude, "---\ntools: 3\n---\nx", flow.Role{},
+			[]string{"2 BAD_FROM: tools is a list of names"}},
+		{"a key twice", claude, "---\nmodel: a\nmodel: b\n---\nx", flow.Role{},
+			[]string{"3 BAD_FROM: "}},
+		{"not UTF-8", claude, "\xff", flow.Role{},
+			[]string{"1 BAD_FROM: the file is not UTF-8"}},
+		{"too long", claude, strings.Repeat("x", maxFile+1), flow.Role{},
+			[]string{"1 BAD_FROM: the file has"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, problems := Role(tt.file, "f", []byte(tt.text))

@@ -23,8 +23,8 @@ func (k kept) ReadFile(name string) ([]byte, error) {
 
 // withRole returns a flow of one role, which has keys.
 func withRole(keys string) string {
-	return "version: 1\nname: f\nroles:\n  one: {" + keys + "}\ngraph:\n  $START: {new: {role: one, prompt: \"{{ prompt }}\"}}\n" +
-		"  one: {done: {role: $END}}\n"
+	return "version: 1\nname: f\nroles:\n  one: {" + keys + "}\ngraph:\n" +
+		"  $START: {new: {role: one, prompt: \"{{ prompt }}\"}}\n  one: {done: {role: $END}}\n"
 }
 
 // TestFrom: a role has what a file says, but for its own keys.
