@@ -53,7 +53,7 @@ one of these, and NAME may be left out:
   fix-and-test        one agent works until a command succeeds
   best-of             several agents try, a judge chooses, the other tries stay on branches
   adversarial-review  one agent writes, another tries to break it
-  migrate             a planner divides a large change, agents do the parts side by side`,
+  migrate             a planner divides a large change, agents do the parts in parallel`,
 		Example: `  plait flow new review
   plait run review -p "Review the last commit"
   plait flow new --from best-of`,

@@ -44,6 +44,8 @@ with one role that is read from the agent's own file. An existing file is never 
 
 What of a file has no meaning here is listed. A role of any flow can be read from such a file:
 see from in docs/flow-format.md.`,
+		Example: `  plait import-agents
+  plait run code-reviewer -p "Review the last commit"`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := filepath.Abs("")
