@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -118,6 +119,23 @@ func (e *Engine) overLimit(ctx context.Context, c *threadState, role flow.Role, 
 		return e.waitForReset(ctx, c, why)
 	}
 	return e.block(ctx, c, why)
+}
+
+// waitForReset lets a thread wait until its vendor's limit ends. Its row says until when, so it waits on after a
+// restart.
+func (e *Engine) waitForReset(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
+	now := e.cfg.Now()
+	why.ResetAt = max(why.ResetAt, now.Add(time.Second).UnixMilli()) // it may be over already, and come again
+	end, form := time.UnixMilli(why.ResetAt).In(now.Location()), "15:04"
+	if end.YearDay() != now.YearDay() || end.Year() != now.Year() {
+		form = "2006-01-02 15:04"
+	}
+	why.Message = store.Text(fmt.Sprintf("waiting for the usage limit until %s: %s", end.Format(form), why.Message))
+	return e.change(context.WithoutCancel(ctx), c, func(row store.Thread, at int64) (store.Thread, []store.Event) {
+		row.Reason, row.InFlight = &why, ""
+		return row, []store.Event{event.New(row, at, event.ThreadDelayed{Message: event.Text(why.Message),
+			Until: why.ResetAt})}
+	})
 }
 
 // nextAttempt returns the next attempt, under the current options and with its batch A committed. If there is none

@@ -134,28 +134,6 @@ func (t Trouble) reason(was *store.Reason, now int64) (why store.Reason, over bo
 	return why, true
 }
 
-// awaitsReset reports whether a thread waits for the end of its vendor's limit.
-func awaitsReset(row store.Thread) bool {
-	return row.Status == store.Running && row.Reason != nil && row.Reason.Kind == store.ReasonLimit
-}
-
-// waitForReset lets a thread wait until its vendor's limit ends. Its row says until when, so it waits on after a
-// restart.
-func (e *Engine) waitForReset(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
-	now := e.cfg.Now()
-	why.ResetAt = max(why.ResetAt, now.Add(time.Second).UnixMilli()) // it may be over already, and come again
-	end, form := time.UnixMilli(why.ResetAt).In(now.Location()), "15:04"
-	if end.YearDay() != now.YearDay() || end.Year() != now.Year() {
-		form = "2006-01-02 15:04"
-	}
-	why.Message = store.Text(fmt.Sprintf("waiting for the usage limit until %s: %s", end.Format(form), why.Message))
-	return e.change(context.WithoutCancel(ctx), c, func(row store.Thread, at int64) (store.Thread, []store.Event) {
-		row.Reason, row.InFlight = &why, ""
-		return row, []store.Event{event.New(row, at, event.ThreadDelayed{Message: event.Text(why.Message),
-			Until: why.ResetAt})}
-	})
-}
-
 // waits returns how long a thread waits before workers try it again, or before its vendor's limit ends.
 func waits(row store.Thread, now time.Time) time.Duration {
 	if !troubled(row) && !awaitsReset(row) {

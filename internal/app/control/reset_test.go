@@ -72,15 +72,19 @@ func TestWaitForResetSurvives(t *testing.T) {
 				!strings.HasPrefix(row.Reason.Message, "waiting for the usage limit until ") {
 				t.Fatalf("%s %+v: %v", row.Status, row.Reason, err)
 			}
-			second := h.controller()
+			second, cancelled := h.controller(), make(chan error, 1)
 			if cancel {
 				time.AfterFunc(10*time.Minute, func() {
-					if _, err := h.controller().Cancel(t.Context(), rootID); err != nil {
-						t.Error(err)
-					}
+					_, err := h.controller().Cancel(t.Context(), rootID)
+					cancelled <- err
 				})
+			} else {
+				close(cancelled)
 			}
 			row = h.drive(second, rootID, Resume{})
+			if err := <-cancelled; err != nil {
+				t.Error(err)
+			}
 			took := time.Since(begun).Round(time.Minute)
 			if want := map[bool]time.Duration{false: time.Hour, true: 20 * time.Minute}[cancel]; took != want {
 				t.Errorf("it took %v, not %v", took, want)
