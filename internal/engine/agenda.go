@@ -271,8 +271,3 @@ func (n *node) blockedBelow() store.Reason {
 func troubled(row store.Thread) bool {
 	return row.Status != store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonWorker
 }
-
-// awaitsReset reports whether a thread waits for the end of its vendor's limit.
-func awaitsReset(row store.Thread) bool {
-	return row.Status == store.Running && row.Reason != nil && row.Reason.Kind == store.ReasonLimit
-}

@@ -97,3 +97,8 @@ func (e *Engine) forget(id string) {
 	delete(e.states, id)
 	delete(e.seeds, id)
 }
+
+// awaitsReset reports whether a thread waits for the end of its vendor's limit.
+func awaitsReset(row store.Thread) bool {
+	return row.Status == store.Running && row.Reason != nil && row.Reason.Kind == store.ReasonLimit
+}
