@@ -63,10 +63,18 @@ type Options struct {
 	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": whoever resumes it
 	Needs          []string      `json:"needs,omitempty"`          // labels that its workers must have
 	Imported       string        `json:"imported,omitempty"`       // from where; "": it began here, or was taken over
+	Forge          *Forge        `json:"forge,omitempty"`          // what it is about on a forge; nil: nothing
 
 	// Uploaded holds the tree nodes of files uploaded when a task was handed to the team, by head in hex. If it
 	// is empty, any upload was made when the task began.
 	Uploaded map[string]dag.Hash `json:"uploaded,omitempty"`
+}
+
+// Forge is what a task is about on a forge.
+type Forge struct {
+	Issue  string   `json:"issue,omitempty"`  // the address of an issue
+	Branch string   `json:"branch,omitempty"` // that its changes go onto; "": one of its own
+	For    []string `json:"for,omitempty"`    // the comments and checks that it deals with
 }
 
 // With returns o overridden by the options that over sets.
@@ -83,6 +91,7 @@ func (o Options) With(over Options) Options {
 	o.KeepFiles = o.KeepFiles || over.KeepFiles
 	o.Model = cmp.Or(over.Model, o.Model)
 	o.Context = cmp.Or(over.Context, o.Context)
+	o.Forge = cmp.Or(over.Forge, o.Forge)
 	o.Replay = over.Replay // a task that continues a replay is not one itself
 	if len(over.Needs) > 0 {
 		o.Needs = over.Needs
@@ -98,7 +107,7 @@ func (o Options) With(over Options) Options {
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
 		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && o.Files == nil && !o.Sessions &&
-		!o.KeepFiles && o.Model == "" && len(o.Needs) == 0 && o.Context == ""
+		!o.KeepFiles && o.Model == "" && len(o.Needs) == 0 && o.Context == "" && o.Forge == nil
 }
 
 // KeepsFiles reports whether steps record what they change in files.

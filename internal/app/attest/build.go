@@ -139,7 +139,7 @@ func (r Record) step(ctx context.Context, s thread.Step) (Step, error) {
 	if d.By != nil {
 		v.By = *d.By
 	}
-	if before, after := treesOf(d); after != "" {
+	if before, after := TreesOf(d); after != "" {
 		v.TreeBefore, v.TreeAfter = before, after
 	}
 	if d.Agent != "" {
@@ -161,8 +161,8 @@ func (r Record) step(ctx context.Context, s thread.Step) (Step, error) {
 	return v, nil
 }
 
-// treesOf returns the files before and after a step, "" if they are not known.
-func treesOf(d *thread.Detail) (before, after string) {
+// TreesOf returns the files before and after a step, "" if they are not known.
+func TreesOf(d *thread.Detail) (before, after string) {
 	if d.Merge != nil && d.Merge.From != "" {
 		return d.Merge.From, d.Merge.To
 	}
@@ -252,7 +252,7 @@ func (r Record) Trees(ctx context.Context) (before, after string, err error) {
 		if d == nil {
 			continue
 		}
-		b, a := treesOf(d)
+		b, a := TreesOf(d)
 		before, after = cmp.Or(b, before), cmp.Or(after, a)
 	}
 	return before, after, nil

@@ -38,19 +38,25 @@ type Settings struct {
 	Machine   Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices    map[string]Value[flow.Price] // by model
 	Retention Value[int]                   // days that tasks are kept after they ended, zero: for ever; only from the user's own file
-	Record    Value[bool]                  // tasks keep what agents ask their models
-	Files     Value[bool]                  // tasks keep what their steps change in files
-	Sessions  Value[bool]                  // tasks keep what vendors store of conversations
-	Keep      Value[bool]                  // both, and what the files were before
-	Wait      Value[bool]                  // tasks wait until usage limits end
-	MCP       Value[Answering]             // only from the user's own file
-	Notify    Value[Notify]                // only from the user's own file
-	Keys      Value[map[string][]string]   // commands by variable, only from the user's own file
-	Sign      Value[string]                // how answers to approvals are signed; only from the user's own file
-	Witness   Value[[]Witness]             // where checkpoints are shown; only from the user's own file
-	Team      Value[Team]
-	Project   []byte // the text of the project's file, as it was read
-	limitsAt  map[string]string
+	Kept
+	Wait     Value[bool]                // tasks wait until usage limits end
+	MCP      Value[Answering]           // only from the user's own file
+	Notify   Value[Notify]              // only from the user's own file
+	Keys     Value[map[string][]string] // commands by variable, only from the user's own file
+	Sign     Value[string]              // how answers to approvals are signed; only from the user's own file
+	Witness  Value[[]Witness]           // where checkpoints are shown; only from the user's own file
+	Forge    Value[Forge]
+	Team     Value[Team]
+	Project  []byte // the text of the project's file, as it was read
+	limitsAt map[string]string
+}
+
+// Kept is what tasks keep.
+type Kept struct {
+	Record   Value[bool] // what agents ask their models
+	Files    Value[bool] // what their steps change in files
+	Sessions Value[bool] // what vendors store of conversations
+	Keep     Value[bool] // both, and what the files were before
 }
 
 // A Value knows where it came from.
@@ -107,6 +113,9 @@ func (s *Settings) Origins() []Origin {
 	if s.Notify.From != "" {
 		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
 	}
+	if s.Forge.From != "" {
+		out = append(out, Origin{"forge", s.Forge.V.text(), s.Forge.From})
+	}
 	if s.Team.From != "" {
 		out = append(out, Origin{"team", s.Team.V.text(), s.Team.From})
 	}
@@ -143,9 +152,10 @@ func limitValues(l flow.Limits) []limitValue {
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
 		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"},
-		Files: Value[bool]{true, "default"}}
+		Kept: Kept{Files: Value[bool]{true, "default"}}}
 	var problems []flow.Problem
 	s.Team.V.Limits = defaultLimits()
+	s.Forge.V = Forge{Remote: "origin", Push: PushAsk, Rounds: defaultRounds}
 	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
 	for _, file := range []string{userFile, projectFile} {
 		data, err := readFile(file)
@@ -215,6 +225,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 			problems = append(problems, s.approvals(file, p.Key, p.Value, own)...)
 		case "notify":
 			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
+		case "forge":
+			problems = append(problems, s.forge(file, p.Key, p.Value, own)...)
 		case "team":
 			problems = append(problems, s.team(file, p.Key, p.Value, own)...)
 		case "witnesses":

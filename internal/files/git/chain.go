@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -157,11 +158,7 @@ func (c Chain) tip(ctx context.Context, s *session) (string, error) {
 
 // url returns the address of the remote, as the repository has it.
 func (c Chain) url() (string, error) {
-	url, ok := lastValue(c.Repo.shared, "remote."+strings.ToLower(c.Remote)+".url")
-	if !ok {
-		return "", fmt.Errorf("%s has no remote %s", c.Repo.root, c.Remote)
-	}
-	return url, checkRemote(url)
+	return c.Repo.Remote(c.Remote)
 }
 
 // talk runs a git that contacts another repository, on the private git directory of s: with the configuration, keys
@@ -172,30 +169,37 @@ func (s *session) talk(ctx context.Context, args ...string) error {
 	return talk(ctx, s.repo.git, s.dir, maxRemote, args)
 }
 
-// talk runs a git that contacts another repository, as the user of this process would, on a git directory that names
-// nothing to run.
+// talk runs a git that contacts another repository, as the user of this process would.
 func talk(ctx context.Context, git, dir string, wall time.Duration, args []string) error {
-	var errs bytes.Buffer
+	_, err := asUser(ctx, git, dir, wall, fetchEnvironment(os.Environ()), nil, args)
+	return err
+}
+
+// asUser runs git as the user of this process would, with their configuration, keys and helpers, on a git directory
+// that names nothing to run. It returns stdout.
+func asUser(ctx context.Context, git, dir string, wall time.Duration, env []string, stdin io.Reader, args []string) (
+	[]byte, error) {
+	var out, errs bytes.Buffer
 	res, err := proc.Run(ctx, proc.Config{
-		Path: git, Dir: dir, Stderr: &errs, MaxBytes: maxOutput, Wall: wall, Grace: stopGrace,
+		Path: git, Dir: dir, Stdin: stdin, Stdout: &out, Stderr: &errs, MaxBytes: maxOutput, Wall: wall, Grace: stopGrace,
 		Args: append([]string{
 			"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
 			"-c", "fetch.fsckObjects=true", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=always",
 			"-c", "fetch.recurseSubmodules=false", "-c", "fetch.bundleURI=", "--git-dir=" + dir}, args...),
-		Env:     fetchEnvironment(os.Environ()),
+		Env:     env,
 		Signals: []syscall.Signal{syscall.SIGTERM},
 	})
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case res.Reason != "":
-		return fmt.Errorf("git was stopped: %s", res.Reason)
+		return nil, fmt.Errorf("git was stopped: %s", res.Reason)
 	case res.Exit != 0:
 		said := errs.Bytes()[:min(errs.Len(), maxComplaint)]
-		return &failure{verb: args[0], exit: res.Exit,
+		return nil, &failure{verb: args[0], exit: res.Exit,
 			stderr: withoutPasswords(strings.ToValidUTF8(strings.TrimSpace(string(said)), "\uFFFD"))}
 	}
-	return nil
+	return out.Bytes(), nil
 }

@@ -41,13 +41,14 @@
 // files are not read again. Restore, Remove and Apply do not trust it. A FIFO in
 // place of a .gitignore blocks git until the context, or Patience, ends it.
 //
-// A mirror (Mirror, Init) is a repository that was made here and that nobody works in. Fetch, and a Chain that has a
-// remote, run git as the user would, since keys and proxies are theirs; nothing else contacts other machines, and nothing
-// but the commits of a chain is pushed.
+// A mirror (Mirror, Init) is a repository that was made here and that nobody works in. Fetch, Push, Follow and a Chain
+// that has a remote run git as the user would, since keys and proxies are theirs; nothing else contacts other machines,
+// and nothing but the commits of a chain and of a branch below plait/ is pushed. CommitAs runs git as the user would,
+// too, since the name and the signature are theirs; hooks never run.
 //
 // The package never changes the index or HEAD of a work tree that was not made here,
 // and never creates, moves or removes a branch except those below plait/ whose commits
-// it made.
+// it made, or that it moves forward.
 package git
 
 import (

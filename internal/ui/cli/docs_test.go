@@ -176,6 +176,9 @@ func (p *docPage) run(t *testing.T, name string) {
 	} else if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if name == "docs/howto/pull-request.md" {
+		docForge(t, work)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), docTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", script)

@@ -125,7 +125,7 @@ func (a *app) examine(ctx context.Context) []Finding {
 	}
 	if err == nil && a.program.Doctor == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "does not exist yet", "")
-		return slices.Concat(out, a.examinePlace(ctx, home), a.examineAgents(ctx))
+		return slices.Concat(out, a.examinePlace(ctx, home), a.examineForge(ctx), a.examineAgents(ctx))
 	}
 	s, err := a.openStore(ctx)
 	todo := "run plait verify once it opens; a newer record needs a newer Plait"
@@ -138,6 +138,7 @@ func (a *app) examine(ctx context.Context) []Finding {
 		out = append(out, examineHistory(ctx, s, home))
 	}
 	out = append(out, a.examinePlace(ctx, home)...)
+	out = append(out, a.examineForge(ctx)...)
 	if a.program.Team != nil {
 		out = append(out, a.examineTeam(ctx, home)...)
 	}

@@ -47,6 +47,7 @@ func (a *app) text(flag string) (string, error) {
 type runFlags struct {
 	driveFlags
 	id, dir, tree string
+	issue         string
 }
 
 func (f *runFlags) add(cmd *cobra.Command, a *app) {
@@ -54,6 +55,8 @@ func (f *runFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&f.id, "id", "", "`ULID` of the new task (default: generated)")
 	cmd.Flags().StringVarP(&f.dir, "dir", "C", "", "run as if started in this `directory`")
 	cmd.Flags().StringVar(&f.tree, "worktree", "", "`directory` the agents work in, if not the workspace")
+	cmd.Flags().StringVar(&f.issue, "issue", "",
+		"work on this `issue` of the forge: its number here, or its address; -p adds to it")
 	cmd.MarkFlagDirname("dir")
 	f.addOn(cmd, a, "default: this process")
 }
@@ -92,6 +95,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 		Example: `  plait run -p "Fix the failing test"
   plait run orchestrate -p @task.md --max-agents 4
   plait run examples/audit.yaml -p "Audit this repository"
+  plait run --issue 12                    # a GitHub issue of this repository
   plait run -p "Say hello" --offline      # no account, no network: a scripted model`,
 		Args:              atMost(1, "one flow"),
 		ValidArgsFunction: a.completeFlows,
@@ -101,12 +105,15 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
-				args = []string{"solo"}
-			}
 			prompt, err := a.text(f.prompt)
+			if err == nil && f.issue != "" {
+				prompt, args, err = a.issue(ctx, &f, &opts, prompt, args)
+			}
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 {
+				args = []string{"solo"}
 			}
 			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.redraws(a.err) {
 				return a.talk(cmd, f.dir, f.tree, opts)

@@ -37,7 +37,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.blameCmd(), a.bisectCmd(), a.costCmd(),
 		a.openCmd(),
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
-	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
+	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.prCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.attestCmd(),
 		a.replayCmd(), a.redactCmd(), a.gcCmd(), a.importCmd(), a.importAgentsCmd(), a.exportCmd(), a.doctorCmd(),
 		a.versionCmd())

@@ -25,6 +25,7 @@ var (
 	callField   = integer("call", "only this request, from 1, with its response")
 	textField   = str("text", "what the person says")
 	aboutField  = str("about", "the lines that text is about: FILE:LINE, or FILE:LINE-LINE")
+	yesField    = boolean("yes", "also change files from which programs or instructions are taken")
 	treeField   = str("tree", "the git tree that has that file; without it, as the newest step left it")
 
 	fromTree    = str("from", "the git tree before")
@@ -142,6 +143,10 @@ func (s *Server) taskRoutes() []route {
 		post("/api/v1/tasks/{id}/retry", "try again what failed, driven by this server: "+
 			"the task itself if it can go on, otherwise a fork of it before what failed; text is more input",
 			"retry", withBody(s.taskRow, s.retryTask), textField, aboutField, treeField),
+		post("/api/v1/tasks/{id}/commit", "commit what a task changed to a branch of its own, as plait task commit does",
+			"task.commit", withBody(s.taskRow, s.publish(false)), yesField),
+		post("/api/v1/tasks/{id}/pr", "open a draft pull request with what a task changed, or update it, as plait task pr does",
+			"task.pr", withBody(s.taskRow, s.publish(true)), yesField),
 		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop",
 			about(s.taskRow, s.stopTask)),
 		post("/api/v1/tasks/{id}/revert", "revert a conversation to one of its steps; files stay as they are", "fork",

@@ -95,9 +95,10 @@ func newProgress(list []view.Milestone) progress {
 
 // A forking says how a task is forked.
 type forking struct {
-	Retries bool   // it can be retried: it has failed, is cancelled, or is blocked by a failure
-	Fork    string // the step that a fork continues from, "" for none
-	Inside  string // the path that it is a fork of
+	Publishes bool   // its changes can be committed, and a pull request opened
+	Retries   bool   // it can be retried: it has failed, is cancelled, or is blocked by a failure
+	Fork      string // the step that a fork continues from, "" for none
+	Inside    string // the path that it is a fork of
 }
 
 // A lasting is how long a task took.
@@ -141,6 +142,7 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskReco
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
+	body.Publishes = s.cfg.Publish != nil && row.Status == store.Completed
 	if row.Path != nil {
 		body.Inside = row.Path.ID
 	}
