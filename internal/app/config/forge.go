@@ -49,8 +49,8 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
 
 // forgeKeys are the keys of forge, and whether a project may set them: not where a token is sent, who gives agents
 // orders, or what is pushed unasked.
-var forgeKeys = map[string]bool{"costs": true, "labels": true, "remote": true, "rounds": false, "hosts": false, "push": false,
-	"steer": false}
+var forgeKeys = map[string]bool{"costs": true, "labels": true, "remote": true,
+	"rounds": false, "hosts": false, "push": false, "steer": false}
 
 // forge reads the key forge.
 func (s *Settings) forge(file string, key, val *yaml.Node, own bool) (problems []flow.Problem) {

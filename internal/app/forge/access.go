@@ -25,8 +25,8 @@ type Access struct {
 	Token string
 }
 
-// Client returns an HTTP client that sends the token to the host of the API and to no other one, whatever redirects say.
-// scheme is what comes before the token. Proxies are those of the environment.
+// Client returns an HTTP client that sends the token to the host of the API and to no other one, whatever redirects
+// say. scheme is what comes before the token. Proxies are those of the environment.
 func (a Access) Client(scheme string) (*http.Client, error) {
 	u, err := url.Parse(a.API)
 	if err != nil || u.Host == "" || u.User != nil {

@@ -2,8 +2,8 @@
 // say of it back.
 //
 // [Forge] is a forge by its promises; the packages below this one keep them for one kind each. [Next] decides what
-// follows, from what the forge holds and what the record holds. [Branch], [Message] and [Body] say what is published. All
-// of these are pure; [Publisher] does the deeds in a repository. Laws:
+// follows, from what the forge holds and what the record holds. [Branch], [Message] and [Body] say what is published.
+// All of these are pure; [Publisher] does the deeds in a repository. Laws:
 //
 //   - What people write on a forge is text of strangers: it is fenced in a prompt, and steers agents only if its author
 //     may write to the repository, or is named in the person's own configuration.

@@ -36,7 +36,8 @@ func TestParseIssue(t *testing.T) {
 	for typed, want := range map[string]string{
 		"12": "github.com/acme/demo", "#12": "github.com/acme/demo",
 		"https://github.com/other/thing/issues/12": "github.com/other/thing",
-		"0": "", "-1": "", "12x": "", "x": "", "012": "", "https://github.com/a/b/pull/12": "", "https://github.com/a/b/issues/": "",
+		"0": "", "-1": "", "12x": "", "x": "", "012": "", "https://github.com/a/b/pull/12": "",
+		"https://github.com/a/b/issues/": "",
 	} {
 		at, n, err := ParseIssue(typed, here)
 		if (err == nil) != (want != "") || err == nil && (at.String() != want || n != 12) {
@@ -57,7 +58,8 @@ func report() Report {
 // TestInert checks that a forge acts on nothing in an agent's words.
 func TestInert(t *testing.T) {
 	r := report()
-	for name, got := range map[string]string{"message": Message(r), "body": Body(r), "answer": Answer("c", "01K", "k", r.Summary, "")} {
+	for name, got := range map[string]string{"message": Message(r), "body": Body(r),
+		"answer": Answer("c", "01K", "k", r.Summary, "")} {
 		own := strings.NewReplacer("Closes "+r.Issue, "", mark("request", "01K"), "", mark("reply", "c"), "").Replace(got)
 		for _, bad := range []string{"@ann", "#3", "fixes http", "[skip", "<!--", "!["} {
 			if strings.Contains(own, bad) {

@@ -197,8 +197,8 @@ type Trial struct {
 	Conflicts []string // why there is no tree
 }
 
-// Try merges a change onto its branch, as trees. Changes of the person's that were there before the task began, and that
-// are not committed, are left out.
+// Try merges a change onto its branch, as trees. Changes of the person's that were there before the task began, and
+// that are not committed, are left out.
 func (p *Publisher) Try(ctx context.Context, c Change) (t Trial, err error) {
 	for _, tree := range []string{c.Before, c.After} {
 		if has, err := p.Repo.Has(ctx, tree); err != nil {

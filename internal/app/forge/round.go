@@ -73,8 +73,8 @@ type Move struct {
 	Comment Comment
 }
 
-// Next decides what is done next. It asks for one deed at a time, so that whatever is killed, the next look at forge and
-// record finds what was done.
+// Next decides what is done next. It asks for one deed at a time, so that whatever is killed, the next look at forge
+// and record finds what was done.
 func Next(s Situation) Move {
 	if s.Request.State != Open {
 		return Move{Kind: Ended}

@@ -161,8 +161,9 @@ const zero = "\u200b"
 var (
 	closing = regexp.MustCompile(`(?i)\b(c)(lose[sd]?|losing)\b|\b(f)(ix(?:e[sd])?)\b|\b(r)(esolve[sd]?)\b`)
 	address = regexp.MustCompile(`(?i)(https?://|gh-)`)
-	opening = strings.NewReplacer("@", "@"+zero, "#", "#"+zero, "<", "<"+zero, "![", "!"+zero+"[", "[skip", "["+zero+"skip",
-		"[ci", "["+zero+"ci", "[no", "["+zero+"no", "[actions", "["+zero+"actions", "skip-checks", "skip"+zero+"-checks")
+	opening = strings.NewReplacer("@", "@"+zero, "#", "#"+zero, "<", "<"+zero, "![", "!"+zero+"[",
+		"[skip", "["+zero+"skip", "[ci", "["+zero+"ci", "[no", "["+zero+"no", "[actions", "["+zero+"actions",
+		"skip-checks", "skip"+zero+"-checks")
 )
 
 // inert returns text of an agent so that a forge acts on nothing in it: no mention, no issue that it closes, no check

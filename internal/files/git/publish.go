@@ -38,7 +38,8 @@ func (r *Repo) Remote(name string) (string, error) {
 	return url, checkRemote(url)
 }
 
-// History returns the commits of a branch below plait/ along first parents, newest first, or none if there is no branch.
+// History returns the commits of a branch below plait/ along first parents, newest first, or none if there is no
+// branch.
 func (r *Repo) History(ctx context.Context, branch string) ([]Revision, error) {
 	list, err := r.history(ctx, branch)
 	if err != nil {
@@ -223,7 +224,8 @@ func signerEnvironment() []string {
 	return env
 }
 
-// Push pushes a branch below plait/ to a remote, as the user's own git does. Nothing that the remote has is overwritten.
+// Push pushes a branch below plait/ to a remote, as the user's own git does. Nothing that the remote has is
+// overwritten.
 func (r *Repo) Push(ctx context.Context, remote, branch string) error {
 	return r.exchange(ctx, "push", remote, branch, func(s *session, url string) error {
 		return talk(ctx, r.git, s.dir, maxFetch, []string{"push", "--quiet", "--no-verify", "--no-follow-tags",

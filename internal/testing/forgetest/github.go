@@ -32,7 +32,8 @@ func (s *Server) issue(d *Data, r *http.Request) (int, any) {
 	for _, l := range i.Labels {
 		labels = append(labels, object{"name": l})
 	}
-	return http.StatusOK, object{"number": number(r), "title": i.Title, "body": i.Body, "user": login(i.By), "labels": labels,
+	return http.StatusOK, object{"number": number(r), "title": i.Title, "body": i.Body, "user": login(i.By),
+		"labels":   labels,
 		"html_url": s.page("issues", number(r))}
 }
 
@@ -134,7 +135,8 @@ func (s *Server) pull(p *Request) object {
 	if p.Fused {
 		merged = "2026-11-28T12:00:00Z"
 	}
-	return object{"number": p.Number, "state": state, "merged_at": merged, "draft": p.Draft, "title": p.Title, "body": p.Body,
+	return object{"number": p.Number, "state": state, "merged_at": merged, "draft": p.Draft,
+		"title": p.Title, "body": p.Body,
 		"html_url": s.page("pull", p.Number),
 		"head":     object{"ref": p.Branch, "sha": s.Head(p.Branch), "repo": object{"owner": login(Owner)}}}
 }

@@ -1,8 +1,9 @@
 // Package forgetest is a forge on 127.0.0.1 for tests, and the promises that every forge keeps.
 //
-// [Server] speaks the REST APIs of GitHub and of Gitea, as far as Plait uses them, written from their public descriptions,
-// and Git over HTTP for the repository behind it. Tests plant issues, comments and checks, read what was made, and see each request before
-// and after it takes effect: that is where they kill what sent it. [Run] is the suite of promises.
+// [Server] speaks the REST APIs of GitHub and of Gitea, as far as Plait uses them, written from their public
+// descriptions, and Git over HTTP for the repository behind it. Tests plant issues, comments and checks, read what was
+// made, and see each request before and after it takes effect: that is where they kill what sent it. [Run] is the
+// suite of promises.
 package forgetest
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/app/forge"
 )
 
-// Run checks the promises of a forge. open returns the repository of a server as one, with a token; logs reports whether
-// it has the logs of checks, and the lines that they name.
+// Run checks the promises of a forge. open returns the repository of a server as one, with a token; logs reports
+// whether it has the logs of checks, and the lines that they name.
 func Run(t *testing.T, s *Server, logs bool, open func(token string) forge.Forge) {
 	f, ctx := open(Token), t.Context()
 	first := s.Commit("plait/k7f2", "one")

@@ -28,8 +28,8 @@ func tokenVars(kind, host string) []string {
 	return []string{"GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"}
 }
 
-// token returns the token for a host: of a variable, of the program that the configuration has for it, or of gh. It stays
-// in memory, and agents and outputs never have it.
+// token returns the token for a host: of a variable, of the program that the configuration has for it, or of gh. It
+// stays in memory, and agents and outputs never have it.
 func (a *app) token(kind, host string) (value, from string) {
 	for _, name := range tokenVars(kind, host) {
 		if value := a.secret(name); value != "" {

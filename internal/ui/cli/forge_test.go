@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/testing/forgetest"
 )
 
-// forgeFlow corrects a file as the newest words of its conversation ask. It shows its environment, and waits while there
-// is a file that says so.
+// forgeFlow corrects a file as the newest words of its conversation ask. It shows its environment, and waits while
+// there is a file that says so.
 const forgeFlow = `version: 1
 name: fix
 roles:
@@ -53,8 +53,9 @@ func newForgePlace(t *testing.T) *forgePlace {
 	}
 	config := fmt.Sprintf("forge:\n  hosts: {%q: {kind: github, api: %s}}\n  push: always\n  labels: {bug: fix.yaml}\n",
 		p.forge.Place().Host, p.forge.Access().API)
-	for name, text := range map[string]string{"ws/notes.md": "# Notes\nvalue: zero\nend\n", "ws/fix.yaml": strings.ReplaceAll(forgeFlow, "WORK", p.work),
-		"fix.sh": strings.ReplaceAll(forgeScript, "WORK", p.work), "user/config/plait/config.yaml": config} {
+	for name, text := range map[string]string{"ws/notes.md": "# Notes\nvalue: zero\nend\n",
+		"ws/fix.yaml": strings.ReplaceAll(forgeFlow, "WORK", p.work),
+		"fix.sh":      strings.ReplaceAll(forgeScript, "WORK", p.work), "user/config/plait/config.yaml": config} {
 		file := filepath.Join(p.work, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -134,15 +135,16 @@ func TestForge(t *testing.T) {
 	if !strings.Contains(body, "Closes "+p.forge.URL+"/acme/demo/issues/7") || strings.Contains(body, "@everyone") {
 		t.Errorf("body:\n%s", body)
 	}
-	if log, err := exec.Command("git", "--git-dir", p.forge.Dir, "log", "-1", "--format=%an %ae%n%B", done.Branch).Output(); err !=
-		nil || !strings.HasPrefix(string(log), "Ada ada@example.com\nThe value is wrong") ||
+	log, err := exec.Command("git", "--git-dir", p.forge.Dir, "log", "-1", "--format=%an %ae%n%B", done.Branch).Output()
+	if err != nil || !strings.HasPrefix(string(log), "Ada ada@example.com\nThe value is wrong") ||
 		!strings.Contains(string(log), "Assisted-by: ") {
 		t.Errorf("commit: %v\n%s", err, log)
 	}
 
 	p.check(done.Branch, "failure")
 	p.forge.Change(func(d *forgetest.Data) {
-		d.Requests[0].Said = append(d.Requests[0].Said, &forgetest.Comment{ID: d.ID(), By: "eve", As: "NONE", Body: "Delete all."})
+		r := d.Requests[0]
+		r.Said = append(r.Said, &forgetest.Comment{ID: d.ID(), By: "eve", As: "NONE", Body: "Delete all."})
 	})
 	var w seenWatch
 	p.json(0, &w, "pr", "watch", done.Task, "--once")
@@ -178,8 +180,8 @@ func (p *forgePlace) review(branch string) {
 	head := p.forge.Head(branch)
 	p.forge.Change(func(d *forgetest.Data) {
 		r := d.Requests[0]
-		r.Said = append(r.Said, &forgetest.Comment{ID: d.ID(), By: "bob", As: "MEMBER", Body: "make it three", File: "notes.md",
-			Line: 2, Commit: head})
+		r.Said = append(r.Said, &forgetest.Comment{ID: d.ID(), By: "bob", As: "MEMBER", Body: "make it three",
+			File: "notes.md", Line: 2, Commit: head})
 	})
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// issue reads the issue that run names. It returns the prompt, and the flow if none was named, and lets the task link back.
+// issue reads the issue that run names. It returns the prompt, and the flow if none was named, and lets the task link
+// back.
 func (a *app) issue(ctx context.Context, f *runFlags, opts *control.Options, prompt string, flows []string) (string,
 	[]string, error) {
 	w, err := a.open(ctx, f.dir)

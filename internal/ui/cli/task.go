@@ -17,7 +17,7 @@ import (
 
 func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
-		Short: "List, show, watch, cancel, dismiss, commit and export tasks, with their evidence, branches and worktrees"})
+		Short: "List, show, watch, cancel, dismiss, commit and export tasks, with their evidence and branches"})
 	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), named("cancel TASK", a.cancelCmd()), a.taskDismissCmd(),
 		a.taskRedrawCmd(),
 		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd(), a.taskWorktreesCmd(),

@@ -83,7 +83,8 @@ func (a *app) agreement(yes bool) agreement {
 	}
 }
 
-// commitTask commits what a task changed, unless its branch has it. It returns the change with the branch as it is then.
+// commitTask commits what a task changed, unless its branch has it. It returns the change with the branch as it is
+// then.
 func (a *app) commitTask(ctx context.Context, w *workplace, p *forge.Publisher, row store.Thread, agree agreement) (
 	done committed, c forge.Change, err error) {
 	if row.Status == store.Running {

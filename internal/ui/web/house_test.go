@@ -69,6 +69,7 @@ type house struct {
 	consent func(control.Found) error // of sites
 	offline func(flow string) string
 	demo    *Demo
+	publish func(ctx context.Context, row store.Thread, request, protected bool) (did, url string, err error)
 }
 
 // A counted store counts reads of the journal and commits.
@@ -241,7 +242,7 @@ func (h *house) server() *Server {
 	return New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &taskdir.DirWriter{Store: h.store, Reader: c.Reader()},
 		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent,
-		Offline: h.offline, Demo: h.demo,
+		Offline: h.offline, Demo: h.demo, Publish: h.publish,
 	})
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// publish returns the handler of requests to commit what a task changed and, if request is set, to open its pull request.
+// publish returns the handler of requests to commit what a task changed and, if request is set, to open its pull
+// request.
 func (s *Server) publish(request bool) func(*http.Request, store.Thread, publishRequest) (any, error) {
 	return func(r *http.Request, row store.Thread, body publishRequest) (any, error) {
 		if s.cfg.Publish == nil {

@@ -30,9 +30,9 @@ type Config struct {
 	// Open returns the controller of a task's own workspace, with which the task is driven. Its error says why nothing
 	// may be run there: commands of its configuration changed. If Open is nil, Control drives every task.
 	Open func(context.Context, store.Thread) (*control.Controller, error)
-	// Publish commits what a task changed to a branch of its own and, if request is set, opens its pull request or updates
-	// it. protected allows changes to files from which programs or instructions are taken. It returns what was done, and
-	// the address of the request. If Publish is nil, there are no buttons for it.
+	// Publish commits what a task changed to a branch of its own and, if request is set, opens its pull request or
+	// updates it. protected allows changes to files from which programs or instructions are taken. It returns what was
+	// done, and the address of the request. If Publish is nil, there are no buttons for it.
 	Publish func(ctx context.Context, row store.Thread, request, protected bool) (did, url string, err error)
 	// Offline returns the scenario of the scripted model to use for a flow that is started here;
 	// "", or a nil func, means real models.

@@ -1,7 +1,7 @@
 // Package gitea is Gitea, and Forgejo, as a forge.
 //
-// It takes an address, a token and a repository, and keeps the promises of [forge.Forge] with Gitea's REST API (version 1),
-// of which it needs a dozen requests. The token stays in memory, and is sent to the host of the API only.
+// It takes an address, a token and a repository, and keeps the promises of [forge.Forge] with Gitea's REST API
+// (version 1), of which it needs a dozen requests. The token stays in memory, and is sent to the host of the API only.
 package gitea
 
 import (

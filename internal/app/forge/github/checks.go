@@ -45,8 +45,8 @@ func (h *Hub) Checks(ctx context.Context, commit string) ([]forge.Check, error) 
 	}
 	for _, s := range combined.Statuses {
 		states := map[string]string{"pending": forge.Pending, "success": forge.Passed}
-		c := forge.Check{ID: "status-" + strconv.FormatInt(s.GetID(), 10), Name: s.GetContext(), State: states[s.GetState()],
-			URL: s.GetTargetURL(), Log: s.GetDescription()}
+		c := forge.Check{ID: "status-" + strconv.FormatInt(s.GetID(), 10), Name: s.GetContext(),
+			State: states[s.GetState()], URL: s.GetTargetURL(), Log: s.GetDescription()}
 		if c.State == "" {
 			c.State = forge.Failed
 		}

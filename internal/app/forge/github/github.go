@@ -1,7 +1,7 @@
 // Package github is GitHub, and GitHub Enterprise, as a forge.
 //
-// It takes an address, a token and a repository, and keeps the promises of [forge.Forge] with GitHub's REST API. The token
-// stays in memory, and is sent to the host of the API only.
+// It takes an address, a token and a repository, and keeps the promises of [forge.Forge] with GitHub's REST API. The
+// token stays in memory, and is sent to the host of the API only.
 package github
 
 import (
@@ -116,7 +116,8 @@ func (h *Hub) Me(ctx context.Context) (string, error) {
 		return h.me, nil
 	}
 	user, res, err := h.client.Users.Get(ctx, "")
-	if err != nil && res != nil && res.StatusCode == http.StatusForbidden && !errors.As(err, new(*github.RateLimitError)) {
+	limited := errors.As(err, new(*github.RateLimitError))
+	if err != nil && res != nil && res.StatusCode == http.StatusForbidden && !limited {
 		h.me = "github-actions[bot]"
 		return h.me, nil
 	}
@@ -163,7 +164,8 @@ func (h *Hub) talk(ctx context.Context, number int, me string) (list []forge.Com
 	})
 	for _, c := range said {
 		list = append(list, forge.Comment{ID: "comment-" + strconv.FormatInt(c.GetID(), 10), Author: c.GetUser().GetLogin(),
-			Writes: writes(c.GetAuthorAssociation()), Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(), URL: c.GetHTMLURL()})
+			Writes: writes(c.GetAuthorAssociation()), Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(),
+			URL: c.GetHTMLURL()})
 	}
 	return list, err
 }
@@ -241,7 +243,8 @@ func (h *Hub) Comments(ctx context.Context, number int) ([]forge.Comment, error)
 			continue
 		}
 		list = append(list, forge.Comment{ID: "review-" + strconv.FormatInt(r.GetID(), 10), Author: r.GetUser().GetLogin(),
-			Writes: writes(r.GetAuthorAssociation()), Mine: r.GetUser().GetLogin() == me, Body: r.GetBody(), URL: r.GetHTMLURL()})
+			Writes: writes(r.GetAuthorAssociation()), Mine: r.GetUser().GetLogin() == me, Body: r.GetBody(),
+			URL: r.GetHTMLURL()})
 	}
 	lines, err := all(func(o github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
 		return h.client.PullRequests.ListComments(ctx, h.owner, h.name, number,
@@ -249,7 +252,8 @@ func (h *Hub) Comments(ctx context.Context, number int) ([]forge.Comment, error)
 	})
 	for _, c := range lines {
 		list = append(list, forge.Comment{ID: lineID + strconv.FormatInt(c.GetID(), 10), Author: c.GetUser().GetLogin(),
-			Writes: writes(c.GetAuthorAssociation()), Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(), URL: c.GetHTMLURL(),
+			Writes: writes(c.GetAuthorAssociation()), Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(),
+			URL:  c.GetHTMLURL(),
 			File: c.GetPath(), Line: cmp.Or(c.GetLine(), c.GetOriginalLine()),
 			Commit: commitOf(c)})
 	}

@@ -31,7 +31,8 @@ func TestForge(t *testing.T) {
 
 // TestAccess sends tokens over https only.
 func TestAccess(t *testing.T) {
-	for _, api := range []string{"http://example.com/", "ftp://example.com/", "https://a:b@example.com/", "https:///", "x"} {
+	for _, api := range []string{"http://example.com/", "ftp://example.com/", "https://a:b@example.com/",
+		"https:///", "x"} {
 		if _, err := New(forge.Place{}, forge.Access{API: api, Token: "t"}); err == nil {
 			t.Errorf("%s: accepted", api)
 		}
