@@ -59,14 +59,14 @@ func (p *Publisher) Change(ctx context.Context, row store.Thread) (c Change, err
 	if err != nil {
 		return c, fmt.Errorf("read the change of task %s: %w", row.ID, err)
 	}
-	if len(trail) == 0 {
-		return c, ErrNoChange
-	}
 	opts, err := record.OptionsOf(row)
 	if err != nil {
 		return c, err
 	}
 	round := opts.Forge != nil && opts.Forge.Branch != ""
+	if len(trail) == 0 || !round && trail[0].after == trail[len(trail)-1].before {
+		return c, ErrNoChange
+	}
 	if round {
 		c.Branch = opts.Forge.Branch
 		c.History, err = p.Repo.History(ctx, c.Branch)
@@ -100,11 +100,10 @@ func (c *Change) has(trail []state, round bool) {
 		if i < 0 {
 			continue
 		}
-		if trail[i].after == c.After {
-			c.Has = r.ID
-		}
 		if !round || trail[i].own {
-			c.Before = trail[i].after
+			if c.Before = trail[i].after; c.Before == c.After {
+				c.Has = r.ID
+			}
 		}
 		return
 	}
@@ -128,9 +127,6 @@ func (p *Publisher) trail(ctx context.Context, row store.Thread) (trail []state,
 		if before, after := attest.TreesOf(d); after != "" && before != "" {
 			trail = append(trail, state{s.Hash, before, after, own})
 		}
-	}
-	if len(trail) > 0 && trail[0].after == trail[len(trail)-1].before {
-		return nil, nil
 	}
 	return trail, nil
 }

@@ -220,7 +220,10 @@ func (p *watch) act(ctx context.Context, s forge.Situation, m forge.Move, res *w
 		p.note("pushing %s", p.branch)
 		return false, p.repo.Push(ctx, p.w.settings.Forge.V.Remote, p.branch)
 	case forge.Await:
-		res.Says = fmt.Sprintf("round %s needs you: %s", name(), p.app.says("plait show "+name()))
+		if res.Says = fmt.Sprintf("round %s needs you: %s", name(), p.app.says("plait show "+name())); m.Round.State ==
+			forge.Working {
+			res.Says = "another process drives round " + name()
+		}
 	case forge.Wait:
 		res.Says = "waiting for checks and reviews of " + s.Request.URL
 	case forge.Ready:
