@@ -40,6 +40,9 @@ func TestPublish(t *testing.T) {
 	run(work, "remote", "add", "origin", bare)
 	// What a repository says to run is not run.
 	hook := filepath.Join(work, ".git", "hooks", "reference-transaction")
+	if err := os.MkdirAll(filepath.Dir(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\ntouch "+work+"/ran\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
