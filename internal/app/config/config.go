@@ -274,7 +274,7 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, approvals, files, keepFiles, keys, limits, prices, machine, mcp, "+
+			"unknown key %q: use default, agents, approvals, files, forge, keepFiles, keys, limits, prices, machine, mcp, "+
 				"notify, record, retention, sessions, team, waitForReset, witnesses or worktree", key.Value))}
 	}
 	return nil
