@@ -70,7 +70,7 @@ func (a *app) examineForge(ctx context.Context) []Finding {
 
 // askForge asks a forge whose token there is, and which scope it lacks.
 func (a *app) askForge(ctx context.Context, h config.Host, at forge.Place, token string) (who, lacks string, err error) {
-	on, err := newForge(h.Kind, at, forge.Access{API: h.API, Token: token})
+	on, err := forgeAt(h.Kind, at, forge.Access{API: h.API, Token: token})
 	if err != nil {
 		return "", "", err
 	}

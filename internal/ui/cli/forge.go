@@ -76,15 +76,15 @@ func (a *app) reach(w *workplace, at forge.Place) (forge.Forge, error) {
 		return nil, view.Advise(usagef("there is no token for %s", text.Safe(at.Host)),
 			"log in with `gh auth login --hostname %s`, or set %s", text.Safe(at.Host), tokenVars(h.Kind, at.Host)[0])
 	}
-	f, err := newForge(h.Kind, at, forge.Access{API: h.API, Token: token})
+	f, err := forgeAt(h.Kind, at, forge.Access{API: h.API, Token: token})
 	if err != nil {
 		return nil, badUsage{err}
 	}
 	return f, nil
 }
 
-// newForge returns a repository on a forge of a kind.
-func newForge(kind string, at forge.Place, access forge.Access) (forge.Forge, error) {
+// forgeAt returns a repository on a forge of a kind.
+func forgeAt(kind string, at forge.Place, access forge.Access) (forge.Forge, error) {
 	if kind == config.KindGitea {
 		return gitea.New(at, access)
 	}
