@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A forge takes comments as GitHub's API does.
-type forge struct {
+// An actionForge takes comments as GitHub's API does.
+type actionForge struct {
 	server   *httptest.Server
 	mu       sync.Mutex
 	comments []forgeComment
@@ -23,8 +23,8 @@ type forgeComment struct {
 	User map[string]string `json:"user"`
 }
 
-func newForge(t *testing.T) *forge {
-	f := &forge{comments: []forgeComment{}}
+func newForge(t *testing.T) *actionForge {
+	f := &actionForge{comments: []forgeComment{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /user", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	mux.HandleFunc("GET /repos/ann/notes/issues/7/comments", func(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,7 @@ type job struct {
 	env    map[string]string // of every step
 	inputs map[string]string
 	values map[string]string // what expressions may name
-	forge  *forge
+	forge  *actionForge
 }
 
 // newJob returns a job in a repository with files, for an event.

@@ -178,7 +178,7 @@ func (a *app) proofOf(ctx context.Context, w *workplace, c forge.Change, file st
 	if errors.Is(err, fs.ErrNotExist) {
 		m, err := w.maker(ctx, c.Row.ID)
 		if err == nil {
-			_, err = a.writeBundle(ctx, w, m, file, "", true)
+			_, err = a.writeBundle(ctx, w, m, bundleFlags{file: file, proof: true})
 		}
 		if err != nil {
 			return "", err
