@@ -133,10 +133,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+text.Safe(p.String()))
 			}
-			if unread := w.unread(found, opts); len(unread) > 0 && !f.quiet && !a.json {
-				fmt.Fprintf(a.err, "note: the agents of this task are not given %s\n", strings.Join(unread, ", "))
-			}
-			if err := a.noteTurns(ctx, w, found, f); err != nil {
+			if err := a.notes(ctx, w, found, f, opts); err != nil {
 				return err
 			}
 			if err := a.consent(w, found, f.trust); err != nil {
@@ -164,13 +161,19 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 	return cmd
 }
 
-// noteTurns says so if a flow's agents will work one after the other.
-func (a *app) noteTurns(ctx context.Context, w *workplace, found control.Found, f runFlags) error {
+// notes says what the agents of a task are not given, and if they will work one after the other.
+func (a *app) notes(ctx context.Context, w *workplace, found control.Found, f runFlags, o control.Options) error {
 	note, err := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace))
 	if err != nil {
 		return badUsage{err}
 	}
-	if note != "" && !f.quiet && !a.json {
+	if f.quiet || a.json {
+		return nil
+	}
+	if unread := w.unread(found, o); len(unread) > 0 {
+		fmt.Fprintf(a.err, "note: the agents of this task are not given %s\n", strings.Join(unread, ", "))
+	}
+	if note != "" {
 		fmt.Fprintln(a.err, "note: "+note)
 	}
 	return nil

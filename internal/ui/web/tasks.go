@@ -226,9 +226,18 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		return link("sort", sort)
 	})
 	body.List.Here = r.URL.RequestURI()
-	known, err := s.knownFlows(r.Context())
-	if err != nil {
+	if body.Flows, err = s.flowsOf(r.Context(), rows, f.Flow); err != nil {
 		return err
+	}
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Types: stateEvents,
+		Body: body})
+}
+
+// flowsOf returns the names of flows that tasks can be filtered by: those that can be run, those of rows, and chosen.
+func (s *Server) flowsOf(ctx context.Context, rows []view.TaskRow, chosen string) ([]string, error) {
+	known, err := s.knownFlows(ctx)
+	if err != nil {
+		return nil, err
 	}
 	names := map[string]bool{}
 	for _, l := range known {
@@ -237,10 +246,8 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 	for _, t := range rows {
 		names[t.Flow] = true
 	}
-	if f.Flow != "" {
-		names[f.Flow] = true
+	if chosen != "" {
+		names[chosen] = true
 	}
-	body.Flows = slices.Sorted(maps.Keys(names))
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Types: stateEvents,
-		Body: body})
+	return slices.Sorted(maps.Keys(names)), nil
 }

@@ -82,11 +82,11 @@ func (t *Tea) call(ctx context.Context, method, path string, in, out any) error 
 		wait, _ := strconv.Atoi(res.Header.Get("Retry-After")) // 0 if it is not said
 		return &forge.LimitError{Until: time.Now().Add(time.Duration(cmp.Or(wait, 60)) * time.Second)}
 	case res.StatusCode == http.StatusUnauthorized:
-		return errors.New("Gitea does not accept the token")
+		return errors.New("the token is not accepted by Gitea")
 	case res.StatusCode == http.StatusForbidden:
 		return errors.New("the token may not: it needs " + Scopes)
 	case res.StatusCode >= 300:
-		return fmt.Errorf("Gitea answers %s", res.Status)
+		return fmt.Errorf("the answer of Gitea: %s", res.Status)
 	case out == nil:
 		return nil
 	}
