@@ -142,9 +142,8 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if _, err := config.Init(w.workspace, w.home); err != nil {
 				return badUsage{err}
 			}
-			spec := control.Spec{
-				Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: f.tree, ID: f.id, Options: opts,
-			}
+			spec := control.Spec{Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: f.tree, ID: f.id,
+				Options: opts}
 			if f.on != "" {
 				if spec.Upload, err = a.upload(ctx, w, cmp.Or(spec.Tree, spec.Workspace)); err != nil {
 					return err
