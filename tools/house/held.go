@@ -9,10 +9,10 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {107_000, "proof of a change (attest, blame, bisect) and the screens came; there are several ways " +
+	"lines of code": {113_400, "proof, screens, search, forges and agents of other programs came; there are several ways " +
 		"to do one thing: to read definitions, to draw texts, to run agent programs"},
-	"engine+app": {21_800, "attest, blame and bisect are rooms of app; a process drives by a loop of its own and a team " +
-		"by a queue: decision 0019"},
+	"engine+app": {24_050, "attest, blame, bisect and forge are rooms of app; a process drives by a loop of its own and a " +
+		"team by a queue: decision 0019"},
 	"run: hops": {65, "four hops only pass on (OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
 		"others decide, keep or make something, and to join them would make longer functions"},
 	"run: changes of room": {37, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
@@ -21,7 +21,7 @@ var held = map[string]ratchet{
 	"action: changes of room":            {27, "as the hops"},
 	"references back in engine/attempt":  {most: 3},
 	"references back in engine/evidence": {most: 3},
-	"references back in app/control":     {most: 5},
+	"references back in app/control":     {most: 6},
 	"references back in engine":          {most: 11},
 	"references back in engine, with methods": {38, "its methods share one Engine: the files of claims, accounts and " +
 		"troubles are used by those of steps and looks, and use them"},
