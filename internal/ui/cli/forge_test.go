@@ -119,7 +119,7 @@ func TestForge(t *testing.T) {
 		t.Fatalf("run: exit code %d: %s", code, out)
 	}
 	prompt, _ := p.run("show", "last", "--jq", ".title")
-	if !strings.HasPrefix(prompt, "The value is wrong") {
+	if !strings.HasPrefix(prompt, `Issue 7: "The value is wrong"`) {
 		t.Errorf("the title is %q", prompt)
 	}
 	var done requested
