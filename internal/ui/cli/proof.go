@@ -252,7 +252,7 @@ func (a *app) vouch(ctx context.Context, w *workplace, origin string, all []hist
 		}
 		if slices.ContainsFunc(keys.Known(), func(k history.Known) bool { return k.Key == x.Key }) {
 			return view.Advise(usagef("the log key %s was revoked", x.Key),
-				"replace it, on the machine whose it is, with `plait proof revoke --reason …`")
+				"run `plait proof revoke --reason …` on its machine, which then has a new one")
 		}
 		admits, err := x.Sign(person, gate.Person())
 		if err != nil {
