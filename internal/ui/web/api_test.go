@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -163,6 +164,7 @@ func TestPaging(t *testing.T) {
 // TestOpenAPI compares the document with the table of routes and with what the routes accept.
 func TestOpenAPI(t *testing.T) {
 	h := newHouse(t, gatedAgents())
+	h.publish = func(context.Context, store.Thread, bool, bool) (string, string, error) { return "done", "", nil }
 	s := h.open("")
 	var doc struct {
 		OpenAPI string
@@ -293,6 +295,8 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		row, body = s.run(asking, "ask"), map[string]any{"text": "more", "about": "", "tree": ""}
 	case "cancel":
 		row = s.run(gated, "do it")
+	case "commit", "pr":
+		row, body = s.run(gated, "do it"), map[string]any{"yes": true}
 	case "tasks":
 		s.write(filepath.Join(s.dir, ".git", "worktrees", "side", "gitdir"), filepath.Join(s.home, ".git"))
 		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted", "approve": "ask",

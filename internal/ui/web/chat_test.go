@@ -94,7 +94,7 @@ func TestChatPage(t *testing.T) {
 	head := h.thread(row.ID).Head
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`))
 	if at := js[string](b, `document.querySelector("#s1 details.more p.blocked").innerText`); !strings.Contains(at,
-		"Files stay as they are") {
+		"Files are not changed back") {
 		t.Errorf("before a revert the page says %q", at)
 	}
 	b.do(chromedp.SetValue(chromedp.CSS("#s1 textarea"), "What else?"),
