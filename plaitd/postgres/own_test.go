@@ -388,7 +388,7 @@ func TestUntold(t *testing.T) {
 // TestGone checks that a waiter learns that events are gone, from the next announcement.
 func TestGone(t *testing.T) {
 	url := migrated(t)
-	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: time.Hour})
+	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: 100 * time.Millisecond})
 	for range 3 {
 		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,8 @@ func (s *Server) table() []route {
 	return s.routes()
 }
 
-// files returns the state of the files of a house: their modes, sizes and times.
+// files returns the state of the files of a house: their modes, sizes and times. The index of searches, and so the
+// directory that it is made in, may change at any time.
 func (h *house) files() map[string]string {
 	h.t.Helper()
 	all := map[string]string{}
@@ -38,7 +39,7 @@ func (h *house) files() map[string]string {
 				return err
 			}
 			info, err := e.Info()
-			if err == nil {
+			if err == nil && name != h.home && !strings.HasPrefix(e.Name(), "search.db") {
 				all[name] = fmt.Sprint(info.Mode(), info.Size(), info.ModTime())
 			}
 			return err
