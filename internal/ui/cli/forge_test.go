@@ -136,7 +136,7 @@ func TestForge(t *testing.T) {
 		t.Errorf("body:\n%s", body)
 	}
 	log, err := exec.Command("git", "--git-dir", p.forge.Dir, "log", "-1", "--format=%an %ae%n%B", done.Branch).Output()
-	if err != nil || !strings.HasPrefix(string(log), "Ada ada@example.com\nThe value is wrong") ||
+	if err != nil || !strings.HasPrefix(string(log), "Ada ada@example.com\nIssue 7: \"The value is wrong\"") ||
 		!strings.Contains(string(log), "Assisted-by: ") {
 		t.Errorf("commit: %v\n%s", err, log)
 	}
