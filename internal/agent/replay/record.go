@@ -55,13 +55,14 @@ func answered(meta []byte, text string) (Attempt, error) {
 		Status string `json:"$status"`
 		Exit   *int   `json:"exitCode"`
 	}
-	if json.Unmarshal(meta, &plain, json.RejectUnknownMembers(true)) == nil && bytes.Contains(meta, []byte(`"exitCode":`)) {
+	err := json.Unmarshal(meta, &plain, json.RejectUnknownMembers(true))
+	if err == nil && bytes.Contains(meta, []byte(`"exitCode":`)) {
 		return Attempt{Output: Bytes(text), Plain: true, Exit: plain.Exit, Status: plain.Status}, nil
 	}
 	var b strings.Builder
 	b.WriteString("---\n")
 	d := jsontext.NewDecoder(bytes.NewReader(meta))
-	_, err := d.ReadToken()
+	_, err = d.ReadToken()
 	for err == nil && d.PeekKind() != '}' {
 		var key string
 		var value jsontext.Value

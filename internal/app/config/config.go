@@ -37,7 +37,7 @@ type Settings struct {
 	Discard   Value[[]string]              // see Discards
 	Machine   Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices    map[string]Value[flow.Price] // by model
-	Retention Value[int]                   // days that tasks are kept after they ended, zero: for ever; only from the user's own file
+	Retention Value[int]                   // days to keep ended tasks, 0: for ever; only from the user's own file
 	Kept
 	Wait     Value[bool]                // tasks wait until usage limits end
 	MCP      Value[Answering]           // only from the user's own file

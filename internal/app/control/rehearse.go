@@ -94,8 +94,8 @@ func (c *Controller) fixtureSteps(ctx context.Context, head dag.Hash) (list []Fi
 	return list, err
 }
 
-// Rehearse runs a flow with the answers of a fixture, in a workspace of its own: c must have a record of its own, too. It
-// returns how the outcome differs, "" if it does not.
+// Rehearse runs a flow with the answers of a fixture, in a workspace and a record of its own: those of cfg. It returns how
+// the outcome differs, "" if it does not.
 func Rehearse(ctx context.Context, cfg Config, bundle thread.Bundle, workspace string, f Fixture) (string, error) {
 	player, err := replay.New(f.Recording)
 	if err != nil {

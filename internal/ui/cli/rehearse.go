@@ -61,7 +61,8 @@ as they are. The exit code is 6 if the outcome differs.
 			if why != "" {
 				a.code = exitVerify
 			}
-			data := map[string]any{"flow": found.Bundle.Name, "same": why == "", "why": why, "file": file, "steps": len(fixture.Steps)}
+			data := map[string]any{"flow": found.Bundle.Name, "same": why == "", "why": why, "file": file,
+				"steps": len(fixture.Steps)}
 			return a.print(cmd, data, func(out page) {
 				switch {
 				case why != "" && task != "":
@@ -122,7 +123,8 @@ func writeFixture(file string, f control.Fixture) error {
 }
 
 // rehearse runs a flow with a record and a workspace of its own.
-func (a *app) rehearse(ctx context.Context, w *workplace, found control.Found, f control.Fixture) (why string, err error) {
+func (a *app) rehearse(ctx context.Context, w *workplace, found control.Found, f control.Fixture) (
+	why string, err error) {
 	dir, err := os.MkdirTemp("", "plait-test-")
 	if err != nil {
 		return "", err

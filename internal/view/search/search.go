@@ -29,8 +29,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An Index is the index of a record. The zero Index is that of a record without a place for it, where a search fails. Methods may be called
-// concurrently, also by several processes.
+// An Index is the index of a record. The zero Index is that of a record without a place for it, where a search fails.
+// Methods may be called concurrently, also by several processes.
 type Index struct {
 	views *view.Reader
 	path  string
