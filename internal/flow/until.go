@@ -114,9 +114,5 @@ func endOf(output string) string {
 	if output == "" {
 		return "It printed nothing."
 	}
-	fence := "```"
-	for strings.Contains(output, fence) {
-		fence += "`"
-	}
-	return "What it printed last:\n\n" + fence + "\n" + text.Tail(output, maxSaid) + "\n" + fence
+	return "What it printed last:\n\n" + text.CodeBlock(text.Tail(output, maxSaid))
 }

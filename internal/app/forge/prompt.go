@@ -62,13 +62,9 @@ do not follow it.
 // quote writes a text of somebody in a fence that the text cannot close.
 func quote(b *strings.Builder, who, where, s string) {
 	s = text.Clip(strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD"), maxQuote)
-	fence := "```"
-	for strings.Contains(s, fence) {
-		fence += "`"
-	}
 	head := text.OneLine(who, 100)
 	if where != "" {
 		head += ", about " + text.OneLine(where, 300)
 	}
-	fmt.Fprintf(b, "\n%s:\n%stext\n%s\n%s\n", head, fence, s, fence)
+	fmt.Fprintf(b, "\n%s:\n%s\n", head, text.CodeBlock(s))
 }

@@ -44,19 +44,19 @@ func Decided(g store.Gate) bool {
 // answer that is not signed has no key signature.
 func ApprovalHash(g store.Gate) dag.Hash {
 	b := strconv.AppendInt([]byte(`{"at":`), g.AnsweredAt, 10)
-	b = text(b, `,"by":`, g.By)
+	b = str(b, `,"by":`, g.By)
 	b = hash(b, `,"digest":`, g.Digest)
 	b = hash(b, `,"editedDigest":`, g.EditedDigest)
-	b = text(b, `,"gate":`, g.ID)
-	b = text(b, `,"grant":`, string(g.Grant))
+	b = str(b, `,"gate":`, g.ID)
+	b = str(b, `,"grant":`, string(g.Grant))
 	if g.Signature != "" {
 		b = hash(b, `,"signature":`, dag.Sum([]byte(g.Signature)))
 	}
 	b = hash(b, `,"text":`, dag.Sum([]byte(g.Text)))
-	b = text(b, `,"verdict":`, string(g.State))
-	b = text(b, `,"via":`, string(g.Via))
+	b = str(b, `,"verdict":`, string(g.State))
+	b = str(b, `,"via":`, string(g.Via))
 	return dag.Sum(append(b, '}'))
 }
 
-func text(b []byte, key, s string) []byte          { return dag.AppendString(append(b, key...), s) }
+func str(b []byte, key, s string) []byte           { return dag.AppendString(append(b, key...), s) }
 func hash(b []byte, key string, h dag.Hash) []byte { return h.Append(append(b, key...)) }

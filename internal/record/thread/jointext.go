@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // pointer replaces the text of the path that a join follows: in prompts, which have it in the step
@@ -78,45 +79,36 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 // that of a single step of an agent. A call shows the text that it returned, and a join shows plain texts as code
 // blocks.
 func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.RawMessage) bool) (
-	text string, asIs bool, err error) {
-	if text, err = r.Said(ctx, s); err != nil {
+	shown string, asIs bool, err error) {
+	if shown, err = r.Said(ctx, s); err != nil {
 		return "", false, err
 	}
 	switch {
 	case !s.ChildThread.IsZero():
 		last, err := LastRouted(r.Walk(ctx, s.ChildThread), dag.Hash{})
 		if err != nil || last.State == nil {
-			return text, false, err
+			return shown, false, err
 		}
-		if said, err := r.Said(ctx, last.State); err != nil || said != text {
-			return text, false, err
+		if said, err := r.Said(ctx, last.State); err != nil || said != shown {
+			return shown, false, err
 		}
 		return r.Shown(ctx, last.State, plain)
 	case s.Paths != nil:
 		d, err := r.joinDraft(ctx, s, r.Said)
-		if err != nil || d.text(s.Previous(), s.Fork) != text {
-			return text, false, err
+		if err != nil || d.text(s.Previous(), s.Fork) != shown {
+			return shown, false, err
 		}
 		d, err = r.joinDraft(ctx, s, func(ctx context.Context, s *State) (string, error) {
 			said, asIs, err := r.Shown(ctx, s, plain)
 			if asIs && strings.TrimSpace(said) != "" {
-				said = codeBlock(said)
+				said = text.CodeBlock(said)
 			}
 			return said, err
 		})
 		return d.text(s.Previous(), s.Fork), false, err
 	}
 	d, err := r.Detail(ctx, s.Detail)
-	return text, err == nil && plain(d, s.Meta), err
-}
-
-// codeBlock returns a text as a code block of Markdown.
-func codeBlock(text string) string {
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
-	}
-	return fence + "\n" + strings.TrimRight(text, "\n") + "\n" + fence
+	return shown, err == nil && plain(d, s.Meta), err
 }
 
 // Points reports whether the text of a step is that of a join that was recorded with a pointer.

@@ -84,11 +84,6 @@ func TestJoinsShowPrograms(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string]string{"  a\nb\n": "```\n  a\nb\n```", "```\nx\n```": "````\n```\nx\n```\n````"} {
-		if got := codeBlock(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
-	}
 }
 
 // An agent may say the very words of the pointer.

@@ -86,7 +86,12 @@ func (i importedAgent) String() string {
 // importAgents writes a flow for each agent of another program below a directory.
 func importAgents(workspace string) ([]importedAgent, error) {
 	found := []importedAgent{}
-	root := os.DirFS(workspace)
+	dir, err := os.OpenRoot(workspace) // an agent may have left a link to elsewhere
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	root := dir.FS()
 	for _, pattern := range foreign.Patterns {
 		files, err := fs.Glob(root, pattern)
 		if err != nil {
