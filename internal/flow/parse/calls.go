@@ -23,6 +23,11 @@ func checkCalls(d *draft) {
 		if agent := r.keys["agent"].key; agent != nil {
 			d.report(agent, codeBadCall, "role %s runs a sub-flow: it cannot have an agent too", r.name)
 		}
+		for _, key := range []string{"model", "effort", "mcp"} {
+			if e := r.keys[key]; e.key != nil && !isNull(resolve(e.val)) {
+				d.report(e.key, codeBadCall, "role %s runs a sub-flow, whose roles have their own %s", r.name, key)
+			}
+		}
 		if name := d.def.Roles[r.name].Flow; name != "" || isText(resolve(r.calls())) {
 			if why := badCall(name); why != "" {
 				d.report(r.calls(), codeBadCall, "role %s: %s", r.name, why)

@@ -59,6 +59,8 @@ func TestFrom(t *testing.T) {
 		{"f.yaml", "until: [make], chat: true", flow.Role{}, "f.yaml:4:9: BAD_UNTIL: role one has chat: true"},
 		{"f.yaml", "until: [make], plan: true", flow.Role{}, "f.yaml:4:9: BAD_UNTIL: role one has plan: true"},
 		{"f.yaml", "until: [make], flow: g", flow.Role{}, "f.yaml:4:9: BAD_UNTIL: role one has a flow"},
+		{"f.yaml", "model: m, flow: g", flow.Role{}, "f.yaml:4:9: BAD_CALL: role one runs a sub-flow, whose roles"},
+		{"f.yaml", "flow: g, mcp: []", flow.Role{}, "BAD_CALL: role one runs a sub-flow, whose roles have their own mcp"},
 		{"f.yaml", `mcp: [""]`, flow.Role{}, "BAD_AGENT: an entry of mcp does not name a server"},
 	} {
 		t.Run(tt.file+" "+tt.keys, func(t *testing.T) {
