@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -82,11 +83,6 @@ func (r *Repo) adopt(ctx context.Context) error {
 // settings returns the settings of a config file: keys, in lower case, and values.
 // Includes are not followed. A missing file has none.
 func (r *Repo) settings(ctx context.Context, file string) ([][2]string, error) {
-	s, err := r.begin(noTree)
-	if err != nil {
-		return nil, err
-	}
-	defer s.end()
 	text, err := readSmall(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -94,12 +90,46 @@ func (r *Repo) settings(ctx context.Context, file string) ([][2]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if all, ok := plainSettings(text); ok {
+		return all, nil
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
 	// Passed as bytes, so that git reads exactly what was checked.
 	out, err := s.run(ctx, strings.NewReader(text), "config", "--file", "-", "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrRefused, err)
 	}
 	return parseSettings(out), nil
+}
+
+// What plainSettings reads: values without quotes, escapes, comments and spaces in a row.
+var (
+	plainSection = regexp.MustCompile(`^\[([A-Za-z0-9-]+)(?: "([^"\\[:cntrl:]]*)")?\]$`)
+	plainSetting = regexp.MustCompile(`^[\t ]*([A-Za-z][A-Za-z0-9-]*) ?= ?([!$-:<-\[\]-~]+(?: [!$-:<-\[\]-~]+)*)$`)
+)
+
+// plainSettings returns the settings of a config file as git would, without starting it, if the file is as plain as
+// nearly all are. It is read each time that a repository is opened.
+func plainSettings(text string) (all [][2]string, ok bool) {
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := plainSection.FindStringSubmatch(line); m != nil {
+			section = m[1] + "."
+			if strings.Contains(line, `"`) {
+				section += m[2] + "."
+			}
+		} else if m := plainSetting.FindStringSubmatch(line); m != nil && section != "" {
+			all = append(all, [2]string{strings.ToLower(section + m[1]), m[2]})
+		} else if strings.Trim(line, "\t ") != "" {
+			return nil, false
+		}
+	}
+	return all, true
 }
 
 // parseSettings reads what git config --null --list prints.
