@@ -2,7 +2,7 @@
 GO ?= go
 # Vet is left to make lint, and nobody debugs these binaries. On a busy machine a package may take an hour. Results are not
 # cached: much is tried at random moments, and the go command would look at every file that a test has opened.
-TESTFLAGS ?= -timeout $(if $(CI),40m,1h) -count=1 -p 3 -vet=off -ldflags=-w
+TESTFLAGS ?= -timeout $(if $(CI),40m,1h) -count=1 -p 2 -vet=off -ldflags=-w
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was
@@ -10,20 +10,20 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# FULL are tests that do little of their work under the race detector and all of it without. Without it only run those that
-# do one thing after the other, where it has nothing to find that other tests of the same room do not show it: PAGES draw
-# the pages of hostile records, CRIMES drive a task beside an agent that attacks it with files and git, and VERDICTS are on
-# many records, sound or changed in one place. So do the rooms in which nothing starts a goroutine, see ALONE.
-FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses|TestHistories|TestFaultsInTrees)$$|SurvivesCrashes$$
-PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
-CRIMES := ^(TestHostileWorktrees|TestPlantedInTheRepository|TestNotesOpenNoGate|TestForgedTaskDirectory|TestForgedAnswers)$$
-VERDICTS := ^(TestEditedLinks|TestEditedPlans|TestLostInAPlan|Test(Any)?(Plan|Tree)s?(Is|Are)Sound)$$
+# The rooms that the race detector watches in CI: those whose code does several things at a time, and the suites of
+# what others do. Of rooms in which most of the time goes to git, to agents, to a browser or to what one test does after
+# the other, it watches the tests in BESIDE: people, agents and drivers beside each other.
+WATCHED := ./internal/agent ./internal/agent/gateway ./internal/agent/host ./internal/agent/scripted ./internal/app/people/... \
+  ./internal/engine/... ./internal/record ./internal/record/event ./internal/record/store/... ./internal/sys/... \
+  ./internal/testing/... ./internal/ui/tui
+BESIDE := ^Test(Fake|Conn|Item|AgentsShare|AnswersWhile|Any|AtOnce|Attends|CallAtOnce|Cancel|Compact|Drive|EndIn|Fork|Gone|Hub|InTurn|$\
+  Late|Looks|Losers|NotesAnswer|One|Options|Overtaken|PlanDisp|Room|RetryD|SaidWhile|Snapshots|Stream|Stuck|Two|Waiting|WhatIsSaid)
+PARTLY := ./internal/app/control ./internal/agent/acp ./internal/agent/claude ./internal/agent/codex ./internal/files/git \
+  ./internal/ui/web
 
-# The rooms in whose code and tests nothing runs at the same time as something else, and the others.
-SHARED := \bgo (func|[a-zA-Z.]+\()|\bchan |\bsync\.|errgroup|\.Parallel\(\)
-ROOMS = $(GO) list -f '{{.Dir}}' ./internal/... | grep -v -e /internal/ui/cli -e /internal/ui/web
-ALONE = for d in $$($(ROOMS)); do grep -qE '$(SHARED)' $$d/*.go || echo $$d; done
-BESIDE = for d in $$($(ROOMS)); do ! grep -qE '$(SHARED)' $$d/*.go || echo $$d; done
+# All rooms but the program itself.
+ROOMS = $(GO) list ./internal/... | grep -v /internal/ui/cli
+UNWATCHED = $(ROOMS) | grep -vxF "$$($(GO) list $(WATCHED))"
 
 # The real Codex that the tests drive; the version is internal/agent/codex.Version.
 CODEX := 0.169.0
@@ -61,10 +61,9 @@ release: ## all files of a release in dist/, see tools/release; the same commit 
 install-test: ## installs, uses and removes each kind of package in a Debian made for it; needs root and debootstrap
 	PLAIT_INSTALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Go)?Install$$' ./tools/release
 
-# In CI the rooms are tested with the race detector, all but most of the model of trees of threads, of the
-# crashes of a plan and of the damage to a store. The program is tested by scripts that start it hundreds of
-# times, which the detector makes twenty times slower: make race. Of plaitd, whose tests need a real Postgres, the
-# detector watches where the record lies, not the program and the libraries of the engines.
+# In CI the race detector watches what does several things at a time; make race has it watch everything, the program's
+# scripts too, which start hundreds of processes and take twenty times as long with it. Of plaitd it watches the record in
+# Postgres.
 RACED ?= $(if $(CI),rooms)
 RACE_ROOMS := $(if $(RACED),$(RACE))
 RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
@@ -74,7 +73,7 @@ MODULES := plaitd plaitd/river plaitd/temporal tools/intoto
 
 # What is tested, in this order, several parts at a time: much of it waits for processes, not for the processor. With
 # the race detector it waits less.
-PARTS := program rooms hosts web $(if $(RACED),full) record river temporal
+PARTS := program rooms hosts $(if $(RACED),watched) record river temporal
 AT_ONCE := $(if $(RACED),2,3)
 
 .PHONY: $(PARTS:%=test-%)
@@ -85,22 +84,19 @@ race: ## the program's scripts with the race detector too
 	@$(MAKE) --no-print-directory test RACED=all
 
 test-rooms:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(CRIMES)|$(VERDICTS)' $$($(BESIDE)),$$($(ROOMS)))
+	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) $$($(if $(RACED),$(UNWATCHED),$(ROOMS)))
+
+test-watched:
+	@$(GO) test -json $(RACE) $(TESTFLAGS) $(WATCHED)
+	@$(GO) test -json $(RACE) $(TESTFLAGS) -run '$(BESIDE)' $(PARTLY)
 
 test-program:
 	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/ui/cli ./cmd/... ./tools/...
 	@cd tools/intoto && $(GO) test -json $(TESTFLAGS) ./...
 
-test-web:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/ui/web
-
-test-full:
-	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)|$(CRIMES)|$(VERDICTS)' \
-	  ./internal/app/control ./internal/record/gc ./internal/record/verify ./internal/ui/web
-	@$(GO) test -json $(TESTFLAGS) $$($(ALONE))
-
 test-record:
-	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults
+	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres
+	@cd plaitd && $(GO) test -json $(RACE_REST) $(TESTFLAGS) ./s3 ./pgtest ./faults
 
 test-hosts:
 	@cd plaitd && $(GO) test -json $(RACE_REST) $(TESTFLAGS) . ./hosts

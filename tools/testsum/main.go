@@ -34,6 +34,11 @@ type event struct {
 func main() {
 	atOnce := flag.Int("p", 2, "how many `commands` run at a time")
 	flag.Parse()
+	if os.Getenv(soak.Env) == "" && os.Getenv(soak.SpeedEnv) == "" {
+		s := min(speed(), 1)
+		os.Setenv(soak.SpeedEnv, fmt.Sprintf("%.2f", s))
+		fmt.Printf("speed of this machine: %.2f, so random tests do %.0f %% of their tries\n", s, 100*s)
+	}
 	t := newTally(os.Stdout)
 	command, done := inMemory()
 	t.run(command, *atOnce, flag.Args())

@@ -34,7 +34,7 @@ func TestFaultsInTrees(t *testing.T) {
 			for _, when := range []mem.When{mem.Before, mem.After} {
 				t.Run(fmt.Sprintf("%s %s %s", tree.name, op, when), func(t *testing.T) {
 					t.Parallel()
-					stride := 5 / soak.Tries(5, 1) // in CI every commit, where it matters
+					stride := 5 / soak.Rounds(t, soak.Tries(5, 1)) // in CI every commit, where it matters
 					if op != mem.OpCommit {
 						stride = max(stride, 3)
 					}

@@ -278,7 +278,7 @@ func TestSetUpOfWorktrees(t *testing.T) {
 // A crash at any commit of the merge leads to the same files.
 func TestMergeSurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	for n := 0; n < 30+crashStride; n += crashStride {
+	for n := 0; n < 30+crashStride(t); n += crashStride(t) {
 		h := twoWriters(t, edits("a", "one\n1\n2\n3\n"), edits("b", "two\n1\n2\n3\n", "c", "c"))
 		c := h.controller()
 		began := h.orchestrate(c)

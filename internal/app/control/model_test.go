@@ -20,7 +20,7 @@ import (
 // undisturbed, and again with its disturbances: the outcome is the same, and nothing
 // that was committed was done twice. Whatever came of it replays. rapid checks each part a hundred times.
 func TestModel(t *testing.T) {
-	for part := range soak.Tries(12, 1) {
+	for part := range soak.Rounds(t, soak.Tries(12, 1)) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

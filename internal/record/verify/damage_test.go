@@ -151,7 +151,7 @@ func contents(s store.Store, of []dag.Hash) (map[dag.Hash]string, error) {
 // Every flipped bit is found, or hits nothing: in that case every object reads
 // back unchanged.
 func TestFlippedBits(t *testing.T) {
-	flips := soak.Tries(120, 10)
+	flips := soak.Rounds(t, soak.Tries(120, 10))
 	if testing.Short() {
 		flips = min(flips, 40)
 	}

@@ -2,7 +2,7 @@
 // their results.
 //
 // A test has a default number of rounds in CI; elsewhere, where a person waits for it, it runs a fraction of that. The
-// command tools/soak asks for more with [Env]. The result is an attribute of the test, see [testing.T.Attr]: the
+// command tools/soak asks for more with [Env], and a slow machine tries less, see [SpeedEnv]. The result is an attribute of the test, see [testing.T.Attr]: the
 // summary of a run prints it, and docs/promises.md has the latest ones.
 package soak
 
@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -21,6 +22,10 @@ import (
 // Env is the environment variable with the number of rounds to run instead of the default.
 const Env = "PLAIT_SOAK_ROUNDS"
 
+// SpeedEnv is the environment variable with the speed of the machine, as a part of that on which the default numbers
+// were chosen: tools/testsum measures it. A test does that part of its rounds, at least one.
+const SpeedEnv = "PLAIT_SOAK_SPEED"
+
 // PortionEnv is the environment variable that selects which of many cases a test tries: "3/20" selects the fourth of
 // twenty portions. See [Portion].
 const PortionEnv = "PLAIT_SOAK_PORTION"
@@ -28,18 +33,27 @@ const PortionEnv = "PLAIT_SOAK_PORTION"
 // Attr is the name of the attribute that holds a figure.
 const Attr = "figure"
 
-// Rounds returns the number of rounds to run: first, unless Env says otherwise.
+// Rounds returns the number of rounds to run: as many of first as the machine is fast for, unless Env says otherwise.
 func Rounds(t testing.TB, first int) int {
 	t.Helper()
 	text := os.Getenv(Env)
 	if text == "" {
-		return first
+		return timely(first)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		t.Fatalf("%s=%s: want a number of rounds", Env, text)
 	}
 	return n
+}
+
+// timely returns the part of n that suits the speed of the machine, at least 1.
+func timely(n int) int {
+	speed, err := strconv.ParseFloat(os.Getenv(SpeedEnv), 64)
+	if err != nil || speed <= 0 || speed > 1 {
+		return n
+	}
+	return int(math.Ceil(speed * float64(n)))
 }
 
 // Portion returns the elements of all to try in this run: random many, chosen at random, or with PortionEnv a portion.
@@ -52,7 +66,7 @@ func Portion[T any](t testing.TB, all []T, random int) []T {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		return all[:min(random, len(all))]
+		return all[:min(timely(random), len(all))]
 	}
 	var k, n uint64
 	if _, err := fmt.Sscanf(text, "%d/%d", &k, &n); err != nil || k >= n {
@@ -67,7 +81,7 @@ func Portion[T any](t testing.TB, all []T, random int) []T {
 // share is how many times more is tried in CI than elsewhere, where a person waits.
 const share = 8
 
-// Tries returns how often a test does something: all times in CI, elsewhere a fraction of that, rounded up. With the
+// Tries returns how often a test does something on a fast machine: all times in CI, elsewhere a fraction of that, rounded up. With the
 // race detector, which makes a try many times slower, it is few; CI also runs such tests without it.
 func Tries(all, few int) int {
 	switch {

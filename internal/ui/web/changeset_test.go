@@ -289,7 +289,7 @@ func TestHostileChanges(t *testing.T) {
 	at, seen := s.changesOf(row), shown{}
 	b := s.browse()
 	b.harmless(seen, "/tasks/"+row.ID+"?tab=changes", at, at+"&diff=split")
-	if lacks := seen.lacks("name", "line"); len(lacks) > 0 {
+	if lacks := seen.lacks(t, "name", "line"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)
 	}
 	b.silent()

@@ -176,7 +176,7 @@ func TestCopyHostile(t *testing.T) {
 // only once have all payloads.
 func (h *house) hostileCopy() string {
 	h.t.Helper()
-	s := spray{part: payloads()}
+	s := spray{part: payloads(h.t)}
 	v := view.Task{ID: s.all("id"), Title: s.all("title"), State: s.all("state"), Flow: s.all("flow"),
 		Reason:     &view.Reason{Kind: store.ReasonKind(s.all("kind")), Message: s.all("why")},
 		Controller: &view.Controller{State: s.all("stands"), Goal: s.all("goal")}}
@@ -244,7 +244,7 @@ func (s *site) everything(papers ...string) (paths []string) {
 // which every payload was said.
 func TestHostileCopy(t *testing.T) {
 	t.Parallel()
-	s := spray{part: payloads()}
+	s := spray{part: payloads(t)}
 	h := newHouse(t, map[string]scripted{"work": func(_ context.Context, req agent.Request,
 		emit func(agent.Event) error) (agent.Result, error) {
 		return s.work(req, emit)
@@ -253,7 +253,7 @@ func TestHostileCopy(t *testing.T) {
 	b := h.openCopy(h.hostileCopy()).browse()
 	b.harmless(seen, b.everything("shared/reports/r.md", "shared/reports/r.txt", "shared/reports/r.json")...)
 	b.silent()
-	if lacks := seen.lacks("id", "title", "state", "flow", "why", "stands", "goal", "rname", "rstate", "rtitle", "ragent",
+	if lacks := seen.lacks(t, "id", "title", "state", "flow", "why", "stands", "goal", "rname", "rstate", "rtitle", "ragent",
 		"mid", "mtitle", "mstate", "mafter", "gid", "gasks", "gstate", "gby", "tlabel", "tkind", "tflow", "tstate",
 		"eid", "ekind", "etitle", "esum", "eby", "ebad", "ecmd", "ecwd", "epath", "eother", "vtype", "vwho", "ikind",
 		"iphase", "itext", "iout", "ipath", "ichg", "idiff",
@@ -266,7 +266,7 @@ func TestHostileCopy(t *testing.T) {
 	c, seen := h.openCopy(dir).browse(), shown{}
 	c.harmless(seen, c.everything("shared/reports/r.md", "shared/state-board.md", "shared/human-notes.md")...)
 	c.silent()
-	if lacks := seen.lacks("asks", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile",
+	if lacks := seen.lacks(t, "asks", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile",
 		"delfile", "err", "plan", "rep"); len(lacks) > 0 {
 		t.Errorf("not shown: %.3000q", lacks)
 	}

@@ -159,7 +159,7 @@ func TestHostilePlans(t *testing.T) {
 	}
 	b.harmless(seen, "/", "/tasks")
 	b.silent()
-	if lacks := seen.lacks("prompt", "title", "goal", "cmd", "out", "left", "summary", "errors", "next", "etitle", "epath",
+	if lacks := seen.lacks(t, "prompt", "title", "goal", "cmd", "out", "left", "summary", "errors", "next", "etitle", "epath",
 		"wants", "question", "ask", "end", "report"); len(lacks) > 0 {
 		t.Errorf("not shown: %.3000q", lacks)
 	}

@@ -152,7 +152,7 @@ func TestHostile(t *testing.T) {
 	}
 	b.harmless(seen, "/", "/tasks", "/flows")
 	b.silent()
-	if lacks := seen.lacks("asked", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile",
+	if lacks := seen.lacks(t, "asked", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile",
 		"delfile", "err", "plan", "art", "asks", "metav", "metak", "body",
 		"rep", "front", "con", "dec", "gate", "gtype", "gcmd", "gcwd", "gdiff", "gtool", "gkey", "gval", "gother", "gmore",
 		"answer", "fails"); len(lacks) > 0 {
@@ -212,7 +212,7 @@ func TestHostileChat(t *testing.T) {
 	}
 	b.harmless(seen, "/chats", "/hosts", "/cost?by=model", "/cost?by=flow", "/")
 	b.silent()
-	if lacks := seen.lacks("opened", "told", "tellme", "msg", "path", "chg", "diff", "cmd", "out"); len(lacks) > 0 {
+	if lacks := seen.lacks(t, "opened", "told", "tellme", "msg", "path", "chg", "diff", "cmd", "out"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)
 	}
 }
@@ -224,7 +224,7 @@ func TestHostileTitles(t *testing.T) {
 	b, seen := h.open("").browse(), shown{}
 	paths := []string{"/", "/tasks"}
 	var last store.Thread
-	for i, p := range (spray{part: payloads()}).each("title") {
+	for i, p := range (spray{part: payloads(t)}).each("title") {
 		p = strings.Map(func(c rune) rune { return map[bool]rune{true: ' ', false: c}[c < ' '] }, p)
 		last = h.run(replaceOnce(asking, "Which port?", "{{ prompt }}"), p)
 		if i%shownTasks == 0 && i > 0 {
@@ -233,7 +233,7 @@ func TestHostileTitles(t *testing.T) {
 	}
 	b.harmless(seen, append(paths, "/tasks/"+last.ID)...)
 	b.silent()
-	if lacks := seen.lacks("title"); len(lacks) > 0 {
+	if lacks := seen.lacks(t, "title"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)
 	}
 }

@@ -18,9 +18,9 @@ func words(text string) gate.Answer    { return gate.Answer{Text: text, By: "bob
 func all(task string) store.GateFilter { return store.GateFilter{Task: task} }
 
 // payloads returns texts that would do something if a page took them for markup: all in CI, a sample elsewhere.
-func payloads() (some []string) {
+func payloads(t testing.TB) (some []string) {
 	all := everyPayload()
-	for i := 0; i < len(all); i += len(all) / soak.Tries(len(all), len(all)) {
+	for i := 0; i < len(all); i += len(all) / soak.Rounds(t, soak.Tries(len(all), len(all))) {
 		some = append(some, all[i])
 	}
 	return some
@@ -67,7 +67,7 @@ type spray struct {
 // sprays splits all payloads into sprays of at most the given number of payloads and bytes.
 func sprays(t *testing.T, most, bytes int) (out []spray) {
 	t.Helper()
-	all, size := payloads(), 0
+	all, size := payloads(t), 0
 	if n := len(everyPayload()); n < 200 {
 		t.Fatalf("only %d payloads", n)
 	}
@@ -117,9 +117,9 @@ func mustJSON(v any) json.RawMessage {
 type shown map[string]map[string]bool
 
 // lacks lists the payloads of fields that were not shown.
-func (s shown) lacks(fields ...string) (out []string) {
+func (s shown) lacks(t testing.TB, fields ...string) (out []string) {
 	for _, f := range fields {
-		for i, p := range payloads() {
+		for i, p := range payloads(t) {
 			if !s[f][fmt.Sprint(i)] {
 				out = append(out, fmt.Sprintf("%s: %q", f, p))
 			}

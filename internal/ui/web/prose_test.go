@@ -99,7 +99,7 @@ func TestClean(t *testing.T) {
 
 // FuzzProse checks that rendered text has only what is allowed.
 func FuzzProse(f *testing.F) {
-	for _, p := range payloads() {
+	for _, p := range payloads(f) {
 		f.Add(p)
 	}
 	for _, p := range []string{"|a|b|\n|:-|-:|\n|1|2|", "3. a\n4. b", "<a@b.c> <HTTP://x> evidence:a.b", "[](http://00a0A\"000000)", "[a](http://%zz) [b](http:///c) <http://[> <mailto:a%zz@b.c>", "[evidence:a](http://x \"y\") `<`", "> - # a\n\n~~b~~", "[a]: http://x\n\n[a][]", "a\\\nb  \nc"} {

@@ -40,7 +40,7 @@ func TestCopySwap(t *testing.T) {
 		func() error { return os.Link(filepath.Join(dir, "shared/secret"), file) },
 		func() error { return os.WriteFile(file, []byte("# R"), 0o644) },
 	}
-	n := soak.Tries(10_000, 2_000)
+	n := soak.Rounds(t, soak.Tries(10_000, 2_000))
 	var reads sync.WaitGroup
 	done, seen := make(chan struct{}), atomic.Int64{}
 	for range 2 {
