@@ -60,7 +60,7 @@ func (r *Repo) leftovers(ctx context.Context, c Caches) (l Leftovers, err error)
 		return l, err
 	}
 	defer s.end()
-	if _, err = s.entries(ctx); err == nil {
+	if _, err = s.entries(ctx, s.list); err == nil {
 		err = s.leftovers(ctx, "", c, &l)
 	}
 	return l, err

@@ -47,9 +47,9 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 	defer s.end()
 	var listed []byte
 	if r.Made() {
-		listed, err = s.entries(ctx)
+		listed, err = s.entries(ctx, s.listFiles)
 	} else if err = copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err == nil {
-		listed, err = s.list(ctx)
+		listed, err = s.listFiles(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -61,11 +61,11 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 	return tree, s.commitTree(ctx, tree, ref)
 }
 
-// entries gives the session a copy of the index of a worktree that Checkout made, and lists it. If git cannot read
-// that index, since an agent or a power cut spoilt it, the session's is that of HEAD.
-func (s *session) entries(ctx context.Context) ([]byte, error) {
+// entries gives the session a copy of the index of a worktree that Checkout made, and returns what list does. If git
+// cannot read that index, since an agent or a power cut spoilt it, the session's is that of HEAD.
+func (s *session) entries(ctx context.Context, list func(context.Context) ([]byte, error)) ([]byte, error) {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err == nil {
-		listed, err := s.list(ctx)
+		listed, err := list(ctx)
 		var f *failure
 		if !errors.As(err, &f) {
 			return listed, err
@@ -84,7 +84,7 @@ func (s *session) entries(ctx context.Context) ([]byte, error) {
 	if err := s.leaveOutMissing(ctx); err != nil {
 		return nil, err
 	}
-	return s.list(ctx)
+	return list(ctx)
 }
 
 // list lists the session's index: "H 100644 <hash> 0\t<path>" for each entry, where H tells how git treats it.
@@ -92,10 +92,16 @@ func (s *session) list(ctx context.Context) ([]byte, error) {
 	return s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
 }
 
+// listFiles lists the session's index as list does, after "? path" for each file that is not in it. An entry whose file
+// differs is followed by the same with a C.
+func (s *session) listFiles(ctx context.Context) ([]byte, error) {
+	return s.look(ctx, "--stage", "-v", "--modified", "--others", "--exclude-standard")
+}
+
 // markSuspect gives the session an index with the entries of the worktree's index but
 // without its cached file metadata, so that git reads every file again.
 func (s *session) markSuspect(ctx context.Context) error {
-	listed, err := s.entries(ctx)
+	listed, err := s.entries(ctx, s.list)
 	if err != nil {
 		return err
 	}
@@ -113,8 +119,11 @@ func (s *session) markSuspect(ctx context.Context) error {
 	return s.leaveOutMissing(ctx)
 }
 
-// commitTree commits the tree under the ref, with HEAD as its parent.
+// commitTree commits the tree under the ref, with HEAD as its parent unless there is no commit yet.
 func (s *session) commitTree(ctx context.Context, tree, ref string) error {
+	if commit, err := s.line(ctx, "commit-tree", tree, "-m", ref, "-p", "HEAD"); err == nil {
+		return s.setRef(ctx, ref, commit)
+	}
 	head, err := s.head(ctx)
 	if err != nil {
 		return err
@@ -138,31 +147,33 @@ func (s *session) commitTreeOn(ctx context.Context, tree, ref, head string) erro
 // stageAll makes the session's index match the files of the work tree. It returns the tree
 // of that index and the survey of the files.
 func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err error) {
-	listed, err := s.list(ctx)
+	listed, err := s.listFiles(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	return s.stageListed(ctx, listed)
 }
 
-// stageListed is stageAll for an index that was listed already.
+// stageListed is stageAll for files that were listed already.
 func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, state *survey, err error) {
 	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{},
 		links: map[string]bool{}}
+	var changed []string
 	for entry := range records(listed) {
-		if err := state.addTracked(entry); err != nil {
-			return "", nil, err
+		_, path, _ := strings.Cut(entry, "\t")
+		switch {
+		case strings.HasPrefix(entry, "? "):
+			changed = append(changed, entry[2:])
+		case strings.HasPrefix(entry, "C ") && path != "":
+			changed = append(changed, path)
+		default:
+			if err := state.addTracked(entry); err != nil {
+				return "", nil, err
+			}
 		}
 	}
-	changed, err := s.look(ctx, "-t", "--modified", "--others", "--exclude-standard")
-	if err != nil {
-		return "", nil, err
-	}
-	for entry := range records(changed) {
-		if len(entry) < 3 {
-			return "", nil, fmt.Errorf("git ls-files: cannot read %q", entry)
-		}
-		if err := state.addChanged(entry[2:]); err != nil {
+	for _, path := range changed { // once all links to other repositories are known
+		if err := state.addChanged(path); err != nil {
 			return "", nil, err
 		}
 	}
