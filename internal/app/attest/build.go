@@ -139,7 +139,7 @@ func (r Record) step(ctx context.Context, s thread.Step) (Step, error) {
 	if d.By != nil {
 		v.By = *d.By
 	}
-	if before, after := TreesOf(d); after != "" {
+	if before, after := d.Trees(); after != "" {
 		v.TreeBefore, v.TreeAfter = before, after
 	}
 	if d.Agent != "" {
@@ -159,20 +159,6 @@ func (r Record) step(ctx context.Context, s thread.Step) (Step, error) {
 		}
 	}
 	return v, nil
-}
-
-// TreesOf returns the files before and after a step, "" if they are not known.
-func TreesOf(d *thread.Detail) (before, after string) {
-	if d.Merge != nil && d.Merge.From != "" {
-		return d.Merge.From, d.Merge.To
-	}
-	if d.TreeBefore != nil {
-		before = *d.TreeBefore
-	}
-	if d.TreeAfter != nil {
-		after = *d.TreeAfter
-	}
-	return before, after
 }
 
 // agent returns who made a step. The model is the one that the gateway saw requests for, if it kept them.
@@ -252,7 +238,7 @@ func (r Record) Trees(ctx context.Context) (before, after string, err error) {
 		if d == nil {
 			continue
 		}
-		b, a := TreesOf(d)
+		b, a := d.Trees()
 		before, after = cmp.Or(b, before), cmp.Or(after, a)
 	}
 	return before, after, nil

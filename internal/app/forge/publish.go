@@ -124,7 +124,7 @@ func (p *Publisher) trail(ctx context.Context, row store.Thread) (trail []state,
 		if d == nil {
 			continue
 		}
-		if before, after := attest.TreesOf(d); after != "" && before != "" {
+		if before, after := d.Trees(); after != "" && before != "" {
 			trail = append(trail, state{s.Hash, before, after, own})
 		}
 	}

@@ -130,6 +130,20 @@ type Detail struct {
 	SessionFiles dag.Hash `json:"sessionFiles"` // session node
 }
 
+// Trees returns the git trees before and after the step, "" for one that is not known.
+func (d *Detail) Trees() (before, after string) {
+	if d.Merge != nil && d.Merge.From != "" {
+		return d.Merge.From, d.Merge.To
+	}
+	if d.TreeBefore != nil {
+		before = *d.TreeBefore
+	}
+	if d.TreeAfter != nil {
+		after = *d.TreeAfter
+	}
+	return before, after
+}
+
 // Memory is what a vendor's session holds of the conversation after a step.
 type Memory struct {
 	Bare    int64    `json:"bare"`    // tokens that its requests have besides it

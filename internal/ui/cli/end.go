@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -158,16 +159,8 @@ func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
 		if err != nil || d == nil {
 			continue
 		}
-		before, after := d.TreeBefore, d.TreeAfter
-		if d.Merge != nil && d.Merge.From != "" {
-			before, after = &d.Merge.From, &d.Merge.To
-		}
-		if after != nil && to == "" {
-			to = *after
-		}
-		if before != nil {
-			from = *before
-		}
+		before, after := d.Trees()
+		to, from = cmp.Or(to, after), cmp.Or(before, from)
 	}
 	return w.diffStat(ctx, from, to)
 }
