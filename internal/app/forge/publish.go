@@ -260,9 +260,12 @@ func (p *Publisher) Report(ctx context.Context, c Change, costs bool) (r Report,
 		r.Issue = opts.Forge.Issue
 	}
 	r.Summary, r.Task, r.Short = result.Text, c.Row.Task, p.View.Names().Of(ctx, c.Row)
-	r.Tree, r.Step = c.After, c.Step
+	r.Commit, r.Tree, r.Step = c.Has, c.After, c.Step
 	if costs {
 		r.Cost = costOf(r.Change)
 	}
-	return r, nil
+	if c.Has != "" { // without what the person had changed, and with what else the branch has
+		r.Tree, err = p.Repo.Plain(ctx, c.Has)
+	}
+	return r, err
 }

@@ -24,7 +24,8 @@ type Report struct {
 	Short   string // what people type for the task
 	Issue   string // the address of the issue that it is about, or ""
 	Change  attest.Change
-	Tree    string // the git tree that the task left
+	Commit  string // that has the change, "" before it is made
+	Tree    string // the git tree of that commit, or else the one that the task left
 	Step    dag.Hash
 	Cost    string // in words, or ""
 	Proof   string // SHA-256 of a bundle that proves the change, or ""
@@ -107,6 +108,9 @@ func Body(r Report) string {
 		fmt.Fprintf(&b, "Closes %s\n\n", r.Issue)
 	}
 	b.WriteString("### Checked on exactly these files\n\n")
+	if r.Commit != "" { // a later one is told in replies
+		fmt.Fprintf(&b, "The files of %s:\n\n", r.Commit)
+	}
 	ran := 0
 	for _, s := range r.Change.Steps {
 		for _, e := range s.Evidence {
