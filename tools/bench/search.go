@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -47,7 +48,7 @@ func (b *bench) search(ctx context.Context) error {
 			return err
 		}
 	}
-	index := search.New(&view.Reader{Store: s, Nodes: thread.NewReader(s)}, dir)
+	index := search.New(&view.Reader{Store: s, Nodes: thread.NewReader(s)}, dir, worktree.Changed)
 	begin := processor()
 	if _, err := index.CatchUp(ctx, time.Hour); err != nil {
 		return err

@@ -134,7 +134,7 @@ func New(cfg Config) *Controller {
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Record: cfg.Store.ID(), Index: cfg.Store},
 			board: &taskdir.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,
-			index: search.New(&view.Reader{Store: cfg.Store, Nodes: reader, ReadOnly: true}, cfg.Home),
+			index: search.New(&view.Reader{Store: cfg.Store, Nodes: reader, ReadOnly: true}, cfg.Home, worktree.Changed),
 		},
 	}
 }

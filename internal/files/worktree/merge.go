@@ -138,6 +138,17 @@ func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []
 	return m, nil
 }
 
+// Changed returns the names of the files that two trees of the repository of a directory differ in. There are none if the
+// repository does not have the trees.
+func Changed(ctx context.Context, dir, from, to string) []string {
+	repo, err := git.Open(ctx, dir)
+	if err != nil {
+		return nil
+	}
+	names, _ := repo.Changed(ctx, from, to)
+	return names
+}
+
 // Diff returns the patch from one tree to another. The error matches ErrTooLarge if it is too long.
 func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (string, error) {
 	repo, err := git.Open(ctx, row.Workspace)

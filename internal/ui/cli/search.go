@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view/search"
 )
@@ -45,7 +46,7 @@ kept up to date; it can be deleted.`,
 			return nil
 		},
 		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (*search.Found, error) {
-			return a.search(ctx, search.New(w.view(), w.home), q)
+			return a.search(ctx, search.New(w.view(), w.home, worktree.Changed), q)
 		}, writeFound),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "in every workspace")

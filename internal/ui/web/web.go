@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/search"
@@ -47,7 +48,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{open: cfg.Open}, beat: heartbeat,
 		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
-	s.index = search.New(s.views, cfg.Home)
+	s.index = search.New(s.views, cfg.Home, worktree.Changed)
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parseTemplates(s.cfg.Program) })
 	s.register(s.routes())
 	return s

@@ -255,6 +255,11 @@ func (x Index) step(ctx context.Context, c *sqlite.Conn, row store.Thread, s vie
 	}
 	said := append([]string{s.Text}, fields(s.Meta)...)
 	var commands, files []string
+	if s.Detail != nil {
+		if before, after := s.Detail.Trees(); before != after && before != "" && after != "" {
+			files = x.changed(ctx, row.Workspace, before, after)
+		}
+	}
 	if s.Done != nil {
 		for _, did := range s.Done.Commands {
 			commands = append(commands, did.Command)

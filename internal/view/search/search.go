@@ -32,16 +32,22 @@ import (
 // An Index is the index of a record. The zero Index is that of a record without a place for it, where a search fails.
 // Methods may be called concurrently, also by several processes.
 type Index struct {
-	views *view.Reader
-	path  string
+	views   *view.Reader
+	path    string
+	changed Changed
 }
 
+// Changed returns the names of the files that two git trees of the repository of a directory differ in, none if it does
+// not have them.
+type Changed func(ctx context.Context, dir, from, to string) []string
+
 // New returns the index of the record that views reads, below home, which is PLAIT_HOME.
-func New(views *view.Reader, home string) Index {
+func New(views *view.Reader, home string, changed Changed) Index {
 	if home == "" {
 		return Index{}
 	}
-	return Index{views, filepath.Join(thread.Views{Dir: home, Record: views.Store.ID()}.Root(), "search.db")}
+	of := thread.Views{Dir: home, Record: views.Store.ID()}
+	return Index{views: views, path: filepath.Join(of.Root(), "search.db"), changed: changed}
 }
 
 // Is reports whether path, below home, is a file of an index of any record: nobody else may change it.
@@ -62,7 +68,7 @@ func Is(home, path string) bool {
 const patience = 10 * time.Second
 
 // format is the version of the schema. An index of another one is built again.
-const format = 1
+const format = 2
 
 // The tokens of unicode61 are runs of letters and digits, so a path, a flag or an identifier is a phrase. Of the writing
 // systems that do not separate words each character is one, see spaced.

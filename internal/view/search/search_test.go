@@ -34,6 +34,8 @@ func TestFinds(t *testing.T) {
 		Detail: &thread.Detail{Agent: "codex", Attempt: a.row.ID + ".1", Session: "s"}})
 	a.step(thread.Draft{Role: "reviewer", Text: "", Meta: json.RawMessage(`{"$status":"done","notes":["Reads well."]}`),
 		Detail: &thread.Detail{Agent: "claude"}})
+	before, after := "0a1", "0b2"
+	a.step(thread.Draft{Role: "make", Text: "", Detail: &thread.Detail{Agent: "command", TreeBefore: &before, TreeAfter: &after}})
 	b := r.begin(2, "chat", "検索を実装してください")
 	b.step(thread.Draft{Text: "サーバーを書きました。한국어도 됩니다. ภาษาไทย"})
 	r.expect(map[string][]string{
@@ -53,6 +55,8 @@ func TestFinds(t *testing.T) {
 		"file:token.go":            {"k001/1 file"},
 		"file:internal/auth retry": {"k001/1 output"},
 		"file:session.go":          nil,
+		"file:0a1.go":              {"k001/3 file"}, // the program did not say so
+		"file:0b2.sum":             {"k001/3 file"},
 		"検索":                       {"k002 title"},
 		"実装して":                     {"k002 title"},
 		"サーバ":                      {"k002/1 output"},
@@ -238,7 +242,7 @@ func TestView(t *testing.T) {
 	if _, err := r.index().Search(t.Context(), q, time.Minute); err == nil || !strings.Contains(err.Error(), "delete it") {
 		t.Errorf("of a damaged file it says %v", err)
 	}
-	if _, err := search.New(r.reader(), "").Search(t.Context(), q, time.Minute); err == nil {
+	if _, err := search.New(r.reader(), "", nil).Search(t.Context(), q, time.Minute); err == nil {
 		t.Error("something was searched without a place for an index")
 	}
 }
@@ -290,11 +294,11 @@ func TestLimit(t *testing.T) {
 	}
 	elsewhere := r.reader()
 	elsewhere.Workspace = "/other"
-	if f, err = search.New(elsewhere, r.home).Search(t.Context(), q, 0); err != nil || len(f.Hits) != 0 {
+	if f, err = search.New(elsewhere, r.home, nil).Search(t.Context(), q, 0); err != nil || len(f.Hits) != 0 {
 		t.Errorf("elsewhere %+v, %v", f, err)
 	}
 	q.All = true
-	if f, err = search.New(elsewhere, r.home).Search(t.Context(), q, 0); err != nil || len(f.Hits) != 2 {
+	if f, err = search.New(elsewhere, r.home, nil).Search(t.Context(), q, 0); err != nil || len(f.Hits) != 2 {
 		t.Errorf("everywhere %+v, %v", f, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

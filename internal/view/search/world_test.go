@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,7 +35,10 @@ func newRecord(t *testing.T) *record {
 }
 
 func (r *record) index() search.Index {
-	return search.New(&view.Reader{Store: r.store, Nodes: thread.NewReader(r.store), Workspace: "/w"}, r.home)
+	return search.New(&view.Reader{Store: r.store, Nodes: thread.NewReader(r.store), Workspace: "/w"}, r.home,
+		func(_ context.Context, dir, from, to string) []string {
+			return []string{dir[1:] + "/" + from + ".go", to + ".sum"}
+		})
 }
 
 func (r *record) commit(b store.Batch) {
