@@ -229,8 +229,9 @@ func (s *Store) commit(changes []*change) (results []string, err error) {
 	if len(results) != len(changes) {
 		return nil, fmt.Errorf("%d batches have %d outcomes", len(changes), len(results))
 	}
-	if len(g.eventB) > 0 && s.saw(pos) {
-		select {
+	if len(g.eventB) > 0 {
+		s.saw(pos)
+		select { // also for a position that was known before: then what was there is gone
 		case s.told <- struct{}{}:
 		default:
 		}

@@ -388,7 +388,7 @@ func TestUntold(t *testing.T) {
 // TestGone checks that a waiter learns that events are gone, from the next announcement.
 func TestGone(t *testing.T) {
 	url := migrated(t)
-	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: 100 * time.Millisecond})
+	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: time.Hour})
 	for range 3 {
 		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
 			t.Fatal(err)
@@ -397,7 +397,7 @@ func TestGone(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() {
 		last, err := s.Wait(t.Context(), 3)
-		if err == nil && last != 2 {
+		if err == nil && last > 2 {
 			err = fmt.Errorf("position %d", last)
 		}
 		waited <- err

@@ -31,16 +31,16 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.ch
 }
 
-// saw notes that a position is committed, and reports whether it is new.
-func (s *Store) saw(pos int64) bool {
+// saw notes that a position is committed.
+func (s *Store) saw(pos int64) {
 	for {
 		last := s.last.Load()
 		if pos <= last {
-			return false
+			return
 		}
 		if s.last.CompareAndSwap(last, pos) {
 			s.news.wake()
-			return true
+			return
 		}
 	}
 }
