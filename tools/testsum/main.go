@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -146,6 +147,16 @@ func (t *tally) list(what string, of []event) {
 	}
 }
 
+// unended prints the output of the tests of a package that have not ended: it was killed, or a test panicked.
+func (t *tally) unended(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(t.output)) {
+		if strings.HasPrefix(key, pkg+" ") && key != pkg+" " {
+			fmt.Fprint(t.to, strings.Join(t.output[key], ""))
+			delete(t.output, key)
+		}
+	}
+}
+
 // see records one event.
 func (t *tally) see(ev event) {
 	key := ev.Package + " " + ev.Test
@@ -162,6 +173,9 @@ func (t *tally) see(ev event) {
 		}
 		if ev.Action == "fail" || ev.Action == "skip" && ev.Test != "" {
 			fmt.Fprint(t.to, strings.Join(t.output[key], ""))
+		}
+		if ev.Test == "" && ev.Action == "fail" {
+			t.unended(ev.Package)
 		}
 		if ev.Test == "" && ev.Action != "skip" {
 			fmt.Fprintf(t.to, "%-5s %s  %.1fs\n", ev.Action, ev.Package, ev.Elapsed)

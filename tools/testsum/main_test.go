@@ -33,6 +33,8 @@ func TestSum(t *testing.T) {
 			"no\nslowest tests:\n     1.0s p T\n     0.5s p U\n1 passed, 1 failed, 0 skipped\n"},
 		{"a package that does not build", []string{`{"Action":"build-output","ImportPath":"p","Output":"syntax\n"}`, `{"Action":"build-fail","ImportPath":"p"}`, ended("pass", "T", 1)}, false,
 			"syntax\nslowest tests:\n     1.0s p T\n1 passed, 0 failed, 0 skipped\n"},
+		{"what was cut off", []string{`{"Action":"output","Package":"p","Test":"T","Output":"panic\n"}`, `{"Action":"output","Package":"p","Output":"FAIL\n"}`, ended("fail", "", 2), ended("pass", "U", 1)}, false,
+			"FAIL\npanic\nfail  p  2.0s\nslowest packages:\n     2.0s p\nslowest tests:\n     1.0s p U\n1 passed, 0 failed, 0 skipped\n"},
 		{"what tests found out", []string{`{"Action":"attr","Package":"p","Test":"T","Key":"figure","Value":"9 cuts"}`, `{"Action":"attr","Key":"else","Value":"x"}`, ended("pass", "T", 1)}, true,
 			"slowest tests:\n     1.0s p T\nfigures:\n  T: 9 cuts\n1 passed, 0 failed, 0 skipped\n"},
 		{"no more than ten", many, true, "slowest tests:\n" + slow.String() + "12 passed, 0 failed, 0 skipped\n"},
