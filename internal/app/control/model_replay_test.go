@@ -50,6 +50,9 @@ type asProgram struct{ agent.Agent }
 
 func (asProgram) String() string    { return "an agent" }
 func (asProgram) Status(int) string { return "" }
+func (asProgram) Missing() string   { return "" }
+
+var _ agent.Program = asProgram{}
 
 // replays checks that a task replays to the outcome that it had, however far it came, without its agents.
 func (w *world) replays(rt *rapid.T, row store.Thread, wrong finding) {
