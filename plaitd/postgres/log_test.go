@@ -3,11 +3,9 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -314,9 +312,7 @@ func TestLogRestored(t *testing.T) {
 // TestSameLeaves applies the same histories to all stores: they have the same entries, and what Postgres computes of
 // one is what package store computes with the secret of its task.
 func TestSameLeaves(t *testing.T) {
-	if err := flag.Set("rapid.checks", strconv.Itoa(soak.Rounds(t, 25))); err != nil {
-		t.Fatal(err)
-	}
+	soak.Checks(t, 25)
 	t.Parallel()
 	at := migrated(t)
 	c := raw(t, at)

@@ -2,8 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"flag"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,16 +15,6 @@ import (
 	"github.com/plait-run/plait/plaitd/s3"
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
-
-// sequences returns how many sequences the model of a store draws, and has rapid draw as many.
-func sequences(t *testing.T) int {
-	t.Helper()
-	n := soak.Rounds(t, 25)
-	if err := flag.Set("rapid.checks", strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // wipe empties a database. Creating one takes longer.
 func wipe(t *testing.T, url string) {
@@ -69,14 +57,14 @@ func suite(t *testing.T, bucket func(t *testing.T, dir string) postgres.Bucket) 
 }
 
 func TestStore(t *testing.T) {
-	drawn := sequences(t)
+	drawn := soak.Checks(t, 25)
 	t.Parallel()
 	suite(t, func(*testing.T, string) postgres.Bucket { return nil })
 	soak.Figure(t, "%d sequences of operations on Postgres do what the model does", drawn)
 }
 
 func TestStoreWithBucket(t *testing.T) {
-	drawn := sequences(t)
+	drawn := soak.Checks(t, 25)
 	t.Parallel()
 	s3test.Login()
 	server := s3test.Start(t)

@@ -158,7 +158,7 @@ func TestContractCalls(t *testing.T) {
 	first.req.Home, second.req.Home = home, home
 	more := make(chan agent.Addition, 1)
 	more <- agent.Addition{Text: "more", Delivered: func() {}}
-	first.req.Additions, second.req.Timeout = more, 300*time.Millisecond
+	first.req.Additions, second.req.Timeout = more, 3*time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ran := false

@@ -3,7 +3,6 @@ package git_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/testing/soak"
 )
 
 // TestMergeModel merges sides that change disjoint paths: the merged and applied
@@ -31,7 +31,7 @@ func TestMergeModel(t *testing.T) {
 	}
 	const owners = 3 // the last one is the person
 	serial := 0
-	few(t)
+	soak.Checks(t, 20) // each runs git some sixty times
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := func(owner int, label string) files {
 			f := files{}
@@ -110,16 +110,6 @@ func TestMergeModel(t *testing.T) {
 			rt.Fatalf("left: %v", left)
 		}
 	})
-}
-
-// few makes rapid check less often than by default: each check runs git some sixty
-// times. A number given on the command line takes precedence.
-func few(t *testing.T) {
-	checks := flag.Lookup("rapid.checks")
-	if was := checks.Value.String(); was == checks.DefValue {
-		checks.Value.Set("20")
-		t.Cleanup(func() { checks.Value.Set(was) })
-	}
 }
 
 // TestApplyCrash crashes at each point of a change that has all kinds of moves.

@@ -2,8 +2,6 @@ package verify_test
 
 import (
 	"errors"
-	"flag"
-	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -17,12 +15,7 @@ import (
 // TestHistories verifies histories in memory that nobody forged. Their writers were killed when a commit failed, or only
 // seemed to.
 func TestHistories(t *testing.T) {
-	n := soak.Rounds(t, soak.Tries(2_000, 20))
-	checks := flag.Lookup("rapid.checks").Value
-	defer checks.Set(checks.String())
-	if err := checks.Set(strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
-	}
+	n := soak.Checks(t, soak.Tries(2_000, 20))
 	bundle, kills := verifytest.Bundle(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		disk := mem.New(mem.Config{Proven: true})

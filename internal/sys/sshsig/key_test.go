@@ -3,6 +3,7 @@ package sshsig_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,8 @@ func startAgent(t *testing.T) (socket string, add func(file string)) {
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	for { // the test's own time limit ends this
-		if _, err := os.Stat(socket); err == nil {
+		if c, err := net.Dial("unix", socket); err == nil {
+			c.Close()
 			break
 		}
 		time.Sleep(time.Millisecond)

@@ -9,6 +9,7 @@ package soak
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -44,6 +45,19 @@ func Rounds(t testing.TB, first int) int {
 	if err != nil || n < 1 {
 		t.Fatalf("%s=%s: want a number of rounds", Env, text)
 	}
+	return n
+}
+
+// Checks has rapid check the properties of a test Rounds(t, first) times, and returns that number. The flag is the
+// program's: it stays set while a parallel test runs.
+func Checks(t *testing.T, first int) int {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks").Value
+	was, n := checks.String(), Rounds(t, first)
+	if err := checks.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checks.Set(was) })
 	return n
 }
 

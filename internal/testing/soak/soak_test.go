@@ -6,7 +6,21 @@ import (
 	"testing"
 )
 
+func TestRounds(t *testing.T) {
+	for speed, want := range map[string]int{"": 25, "1": 25, "0.5": 13, "0.01": 1, "0": 25, "2": 25, "x": 25} {
+		t.Setenv(SpeedEnv, speed)
+		if got := Rounds(t, 25); got != want {
+			t.Errorf("at speed %q there are %d rounds, want %d", speed, got, want)
+		}
+	}
+	t.Setenv(Env, "7")
+	if got := Rounds(t, 25); got != 7 {
+		t.Errorf("%d rounds, want 7", got)
+	}
+}
+
 func TestPortion(t *testing.T) {
+	t.Setenv(SpeedEnv, "1")
 	all := []string{}
 	for i := range 1000 {
 		all = append(all, fmt.Sprint("change ", i))
