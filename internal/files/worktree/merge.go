@@ -138,8 +138,8 @@ func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []
 	return m, nil
 }
 
-// Changed returns the names of the files that two trees of the repository of a directory differ in. There are none if the
-// repository does not have the trees.
+// Changed returns the names of the files that two trees of the repository of a directory differ in, none if it does not
+// have the trees.
 func Changed(ctx context.Context, dir, from, to string) []string {
 	repo, err := git.Open(ctx, dir)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package soak supports randomized tests of promises: it determines how many rounds they run, and records
 // their results.
 //
-// A test has a default number of rounds in CI; elsewhere, where a person waits for it, it runs a fraction of that. The
-// command tools/soak asks for more with [Env], and a slow machine tries less, see [SpeedEnv]. The result is an attribute of the test, see [testing.T.Attr]: the
-// summary of a run prints it, and docs/promises.md has the latest ones.
+// A test has a default number of rounds in CI; elsewhere, where a person waits for it, it runs a fraction of that, and so
+// it does on a slow machine, see [SpeedEnv]. The command tools/soak asks for more with [Env]. The result is an attribute
+// of the test, see [testing.T.Attr]: the summary of a run prints it, and docs/promises.md has the latest ones.
 package soak
 
 import (
@@ -95,8 +95,8 @@ func Portion[T any](t testing.TB, all []T, random int) []T {
 // share is how many times more is tried in CI than elsewhere, where a person waits.
 const share = 8
 
-// Tries returns how often a test does something on a fast machine: all times in CI, elsewhere a fraction of that, rounded up. With the
-// race detector, which makes a try many times slower, it is few; CI also runs such tests without it.
+// Tries returns how often a test does something on a fast machine: all times in CI, elsewhere a fraction of that, rounded
+// up. With the race detector, which makes a try many times slower, it is few.
 func Tries(all, few int) int {
 	switch {
 	case raced:
