@@ -93,7 +93,7 @@ type Store struct {
 	writers *pgxpool.Pool
 	pulse   *pgxpool.Pool
 	queue   chan *request
-	news    broadcast
+	news    store.Broadcast
 	last    atomic.Int64  // the highest position that is known to be committed
 	told    chan struct{} // buffers one request to announce events
 	me      handle
@@ -121,7 +121,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg:     cfg,
 		queue:   make(chan *request),
-		news:    broadcast{ch: make(chan struct{})},
 		told:    make(chan struct{}, 1),
 		held:    holding{leases: map[store.Fence]*lease{}, dropped: map[string]int64{}},
 		soon:    make(chan struct{}, 1),

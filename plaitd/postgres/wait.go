@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,25 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/record/store"
 )
-
-// A broadcast wakes everyone who waits for events.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{} // closed and replaced by wake
-}
-
-func (b *broadcast) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.ch)
-	b.ch = make(chan struct{})
-}
-
-func (b *broadcast) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ch
-}
 
 // saw notes that a position is committed.
 func (s *Store) saw(pos int64) {
@@ -39,7 +19,7 @@ func (s *Store) saw(pos int64) {
 			return
 		}
 		if s.last.CompareAndSwap(last, pos) {
-			s.news.wake()
+			s.news.Wake()
 			return
 		}
 	}
@@ -54,7 +34,7 @@ func (s *Store) note(query func() (int64, error)) error {
 		return err
 	}
 	if last < known && s.last.CompareAndSwap(known, last) {
-		s.news.wake()
+		s.news.Wake()
 	}
 	s.saw(last)
 	return nil
@@ -65,7 +45,7 @@ func (s *Store) note(query func() (int64, error)) error {
 // announcement arrives, and for a pos that it does not know.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
-		woken := s.news.next() // before the look, so that no event is missed in between
+		woken := s.news.Next() // before the look, so that no event is missed in between
 		if last = s.last.Load(); last > pos {
 			return last, nil
 		}

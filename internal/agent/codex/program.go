@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // Package is the npm package of Codex.
@@ -22,44 +24,21 @@ func (h *Host) Find(ctx context.Context, path string) (host.Program, error) {
 }
 
 // binaries are where npm puts the native program, below node_modules/@openai.
-var binaries = []string{"codex-*/vendor/*/bin/codex", "codex/node_modules/@openai/codex-*/vendor/*/bin/codex"}
+const (
+	binary = "codex-*/vendor/*/bin/codex"
+	nested = "codex/node_modules/@openai/" + binary
+)
 
 // nativeProgram returns the native program for path, "" for none: a file, an npm prefix, or npm's launcher, which is a
 // script next to the program that it starts. The launcher is bypassed: it would get the signals, and its process id
 // would be the one we know.
 func nativeProgram(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return ""
-	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil:
-		return ""
-	case info.IsDir():
-		for _, modules := range []string{"node_modules", filepath.Join("lib", "node_modules")} {
-			if found := inModules(filepath.Join(real, modules, "@openai")); found != "" {
-				return found
-			}
-		}
-		return ""
-	case info.Mode()&0o111 == 0:
-		return ""
-	case isScript(real): // …/node_modules/@openai/codex/bin/codex.js
-		if found := inModules(filepath.Join(filepath.Dir(real), "..", "..")); found != "" {
-			return found
-		}
+	const modules = "node_modules/@openai/"
+	real := proc.Installed(path, false, modules+binary, modules+nested, "lib/"+modules+binary, "lib/"+modules+nested)
+	if real != "" && isScript(real) { // …/node_modules/@openai/codex/bin/codex.js
+		return cmp.Or(proc.Installed(filepath.Join(filepath.Dir(real), "..", ".."), false, binary, nested), real)
 	}
 	return real
-}
-
-func inModules(openai string) string {
-	for _, pattern := range binaries {
-		if found, err := filepath.Glob(filepath.Join(openai, pattern)); err == nil && len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
 }
 
 func isScript(path string) bool {

@@ -164,7 +164,7 @@ func (p Package) at(path string) string {
 	if p.Native != nil {
 		return p.Native(path)
 	}
-	return proc.Installed(path, p.Program, p.Node)
+	return proc.Installed(path, p.Node, p.Program)
 }
 
 // installed returns the version of the package that a script at path belongs to, "" if that is not known.

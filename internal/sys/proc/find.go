@@ -31,9 +31,9 @@ func InPath(paths, name string) (string, error) {
 	return "", found
 }
 
-// Installed returns the program that path refers to: a file, or what matches pattern in the directory that it was
-// installed to; "" if there is none. A script need not be executable.
-func Installed(path, pattern string, script bool) string {
+// Installed returns the program that path refers to: a file, or what matches the first pattern that anything matches in
+// the directory that it was installed to; "" if there is none. A script need not be executable.
+func Installed(path string, script bool, patterns ...string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return ""
@@ -43,11 +43,13 @@ func Installed(path, pattern string, script bool) string {
 	case err != nil:
 		return ""
 	case info.IsDir():
-		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(pattern))) // the pattern is well-formed
-		if len(found) == 0 {
-			return ""
+		for _, pattern := range patterns {
+			// The pattern is well-formed.
+			if found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(pattern))); len(found) > 0 {
+				return found[0]
+			}
 		}
-		return found[0]
+		return ""
 	case info.Mode()&0o111 == 0 && !script:
 		return ""
 	}

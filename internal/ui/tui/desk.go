@@ -245,12 +245,12 @@ func (d *desk) step(o readStep) (step, error) {
 	}
 	out.agent = s.Detail.Agent
 	out.began, out.ended = time.UnixMilli(s.Detail.StartedAt), time.UnixMilli(s.Detail.EndedAt)
-	before, after := s.Detail.TreeBefore, s.Detail.TreeAfter
+	before, after := s.Detail.Trees()
 	switch {
-	case before == nil || after == nil:
+	case before == "" || after == "":
 		out.noDiff = "no changes were recorded"
-	case *before != *after:
-		if out.diff, err = d.cfg.Control.Changes(d.ctx, row, *before, *after); err != nil {
+	case before != after:
+		if out.diff, err = d.cfg.Control.Changes(d.ctx, row, before, after); err != nil {
 			out.noDiff = "the changes cannot be shown: " + err.Error()
 		}
 	}

@@ -228,14 +228,8 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 
 // stepChanges reads what a step of a thread changed.
 func (s *Server) stepChanges(ctx context.Context, c *selection, row store.Thread, d *thread.Detail) error {
-	var from, to string
-	switch {
-	case d.Merge != nil:
-		from, to = d.Merge.From, d.Merge.To
-	case d.TreeBefore != nil && d.TreeAfter != nil:
-		from, to = *d.TreeBefore, *d.TreeAfter
-	}
-	if from == to {
+	from, to := d.Trees()
+	if from == to || from == "" || to == "" {
 		return nil
 	}
 	root, err := s.cfg.Store.Thread(ctx, row.Task)

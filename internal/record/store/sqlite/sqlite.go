@@ -74,7 +74,7 @@ type Store struct {
 	together int           // requests in the last transaction
 	last     *reached      // numbers assigned up to the last transaction; nil if it failed or there was none
 	queue    chan *request // received by the writing goroutine
-	news     broadcast
+	news     store.Broadcast
 	recent   recent
 	log      logWatch
 	found    int         // schema version before it was brought up to date; 0 for a new store
@@ -98,7 +98,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		queue:   make(chan *request),
 		writing: make(chan struct{}, 1),
 		closing: make(chan struct{}),
-		news:    broadcast{ch: make(chan struct{})},
 	}
 	s.reads = reads{store: s, with: s.read, soon: s.readSoon}
 	err := s.open(ctx)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -15,29 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A broadcast wakes everyone in this process who waits for events.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{} // closed and replaced by wake
-}
-
-func (b *broadcast) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.ch)
-	b.ch = make(chan struct{})
-}
-
-func (b *broadcast) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ch
-}
-
 // Wait returns when there are events after pos, or none at pos.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
-		woken := s.news.next() // before the read, so that no event is missed in between
+		woken := s.news.Next() // before the read, so that no event is missed in between
 		err := s.soon(ctx, func(c *sqlite.Conn) error {
 			_, err := first(c, "SELECT coalesce(max(pos), 0) FROM events", func(r *row) { last = r.int() })
 			return err

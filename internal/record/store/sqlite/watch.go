@@ -62,7 +62,7 @@ func (s *Store) watchLog() {
 			recent := s.recentlyWritten()
 			s.log.written.Store(time.Now().UnixMilli())
 			if !recent {
-				s.news.wake()
+				s.news.Wake()
 			}
 			select { // many writes are one piece of news
 			case <-s.closing:

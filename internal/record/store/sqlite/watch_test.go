@@ -23,7 +23,7 @@ func TestWatch(t *testing.T) {
 	if got := ours.patience(); got != quietEvery {
 		t.Errorf("patience while nobody writes = %v, want %v", got, quietEvery)
 	}
-	news := ours.news.next()
+	news := ours.news.Next()
 	if err := theirs.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x", Task: "t"}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 	}
 	// Events are readable before their committer continues.
 	if err == nil && t.events > 0 {
-		s.news.wake()
+		s.news.Wake()
 	}
 	for i, r := range ran {
 		if results[i] == nil {
