@@ -11,15 +11,16 @@ FUZZTIME ?= 60s
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
 # The rooms that the race detector watches in CI: those whose code does several things at a time, and the suites of
-# what others do. Of rooms in which most of the time goes to git, to agents, to a browser or to what one test does after
-# the other, it watches the tests in BESIDE: people, agents and drivers beside each other.
-WATCHED := ./internal/agent ./internal/agent/gateway ./internal/agent/host ./internal/agent/scripted ./internal/app/people/... \
-  ./internal/engine/... ./internal/record ./internal/record/event ./internal/record/store/... ./internal/sys/... \
-  ./internal/testing/... ./internal/ui/tui
-BESIDE := ^Test(Fake|Conn|Item|AgentsShare|AnswersWhile|Any|AtOnce|Attends|CallAtOnce|Cancel|Compact|Drive|EndIn|Fork|Gone|Hub|InTurn|$\
-  Late|Looks|Losers|NotesAnswer|One|Options|Overtaken|PlanDisp|Room|RetryD|SaidWhile|Snapshots|Stream|Stuck|Two|Waiting|WhatIsSaid)
-PARTLY := ./internal/app/control ./internal/agent/acp ./internal/agent/claude ./internal/agent/codex ./internal/files/git \
-  ./internal/ui/web
+# tests. In rooms whose tests mostly wait for git, agents or a browser it watches those tests in which something happens
+# at the same time as something else.
+WATCHED := ./internal/agent ./internal/agent/gateway ./internal/agent/host ./internal/agent/scripted \
+  ./internal/app/people/... ./internal/engine/... ./internal/record ./internal/record/event \
+  ./internal/record/store/... ./internal/sys/... ./internal/testing/... ./internal/ui/tui
+PARTLY_WATCHED := ./internal/app/control ./internal/agent/acp ./internal/agent/claude ./internal/agent/codex \
+  ./internal/files/git ./internal/ui/web
+CONCURRENT := ^Test(AgentsShare|AnswersWhile|Any|AtOnce|Attends|CallAtOnce|Cancel|Compact|Conn|Drive|EndIn|Fake|Fork|$\
+  Gone|Hub|InTurn|Item|Late|Looks|Losers|NotesAnswer|One|Options|Overtaken|PlanDispatch|RetryDecides|Room|SaidWhile|$\
+  Snapshots|Stream|Stuck|Two|Waiting|WhatIsSaid)
 
 # All rooms but the program itself.
 ROOMS = $(GO) list ./internal/... | grep -v /internal/ui/cli
@@ -62,8 +63,8 @@ install-test: ## installs, uses and removes each kind of package in a Debian mad
 	PLAIT_INSTALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Go)?Install$$' ./tools/release
 
 # In CI the race detector watches what does several things at a time; make race has it watch everything, the program's
-# scripts too, which start hundreds of processes and take twenty times as long with it. Of plaitd it watches the record in
-# Postgres.
+# scripts too, which start hundreds of processes and take twenty times as long with it. Of plaitd it watches the record
+# in Postgres.
 RACED ?= $(if $(CI),rooms)
 RACE_ROOMS := $(if $(RACED),$(RACE))
 RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
@@ -80,7 +81,7 @@ AT_ONCE := $(if $(RACED),2,3)
 test: setup ## everything; installs what the tests need
 	@$(GO) run ./tools/testsum -p $(AT_ONCE) $(PARTS:%='$(MAKE) --no-print-directory test-%')
 
-race: ## the program's scripts with the race detector too
+race: ## everything with the race detector
 	@$(MAKE) --no-print-directory test RACED=all
 
 test-rooms:
@@ -88,7 +89,7 @@ test-rooms:
 
 test-watched:
 	@$(GO) test -json $(RACE) $(TESTFLAGS) $(WATCHED)
-	@$(GO) test -json $(RACE) $(TESTFLAGS) -run '$(BESIDE)' $(PARTLY)
+	@$(if $(RACE_REST),,$(GO) test -json $(RACE) $(TESTFLAGS) -run '$(CONCURRENT)' $(PARTLY_WATCHED))
 
 test-program:
 	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/ui/cli ./cmd/... ./tools/...

@@ -114,5 +114,5 @@ func endOf(output string) string {
 	if output == "" {
 		return "It printed nothing."
 	}
-	return "What it printed last:\n\n" + text.CodeBlock(text.Tail(output, maxSaid))
+	return "What it printed last:\n\n" + text.CodeBlock(text.Tail(output, maxSaid), "")
 }

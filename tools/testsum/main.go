@@ -1,8 +1,8 @@
 // Command testsum runs shell commands that print the output of go test -json, -p of them at a time in the given
 // order, and summarizes it: a line for each package, the output of what failed or was skipped, the ten slowest packages
-// and tests, the figures that tests reported (see internal/testing/soak), and last how many tests passed, failed and were
-// skipped. It exits 1 if a test or a command failed or no test ran. First it measures how fast the machine is, and tells
-// the tests.
+// and tests, the figures that tests reported (see internal/testing/soak), and last how many tests passed, failed and
+// were skipped. It exits 1 if a test or a command failed or no test ran. First it measures how fast the machine is, and
+// tells the tests.
 package main
 
 import (

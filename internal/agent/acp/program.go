@@ -32,7 +32,7 @@ func Find(ctx context.Context, h *host.Host, k Kind, path string) (host.Program,
 	})
 }
 
-// fill replaces the placeholders in one of a kind's texts.
+// fill replaces the words in braces in one of a kind's texts, such as {home}.
 func (k Kind) fill(text, home, url, token, model string) string {
 	return strings.NewReplacer("{home}", home, "{url}", url, "{token}", token, "{model}", model,
 		"{cache}", filepath.Join(k.CacheDir(), "unpacked")).Replace(text)

@@ -23,7 +23,7 @@ func (h *Host) Find(ctx context.Context, path string) (host.Program, error) {
 	return h.Host.Find(ctx, Package, path, nil)
 }
 
-// binaries are where npm puts the native program, below node_modules/@openai.
+// Where npm puts the native program, below node_modules/@openai.
 const (
 	binary = "codex-*/vendor/*/bin/codex"
 	nested = "codex/node_modules/@openai/" + binary

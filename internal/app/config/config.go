@@ -216,26 +216,15 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	case root.Kind != yaml.MappingNode:
 		return wrongType(file, root, "a configuration must be a mapping")
 	}
+	read := map[string]func(file string, key, val *yaml.Node, own bool) []flow.Problem{
+		"mcp": s.answering, "approvals": s.approvals, "notify": s.notify, "forge": s.forge, "team": s.team,
+		"witnesses": s.witnesses, "retention": s.retention, "keys": s.keys,
+	}
 	pairs, problems := pairs(file, root)
 	for _, p := range pairs {
-		switch p.Key.Value {
-		case "mcp":
-			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
-		case "approvals":
-			problems = append(problems, s.approvals(file, p.Key, p.Value, own)...)
-		case "notify":
-			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
-		case "forge":
-			problems = append(problems, s.forge(file, p.Key, p.Value, own)...)
-		case "team":
-			problems = append(problems, s.team(file, p.Key, p.Value, own)...)
-		case "witnesses":
-			problems = append(problems, s.witnesses(file, p.Key, p.Value, own)...)
-		case "retention":
-			problems = append(problems, s.retention(file, p.Key, p.Value, own)...)
-		case "keys":
-			problems = append(problems, s.keys(file, p.Key, p.Value, own)...)
-		default:
+		if one := read[p.Key.Value]; one != nil {
+			problems = append(problems, one(file, p.Key, p.Value, own)...)
+		} else {
 			problems = append(problems, s.set(file, p.Key, p.Value)...)
 		}
 	}

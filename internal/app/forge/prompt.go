@@ -66,5 +66,5 @@ func quote(b *strings.Builder, who, where, s string) {
 	if where != "" {
 		head += ", about " + text.OneLine(where, 300)
 	}
-	fmt.Fprintf(b, "\n%s:\n%s\n", head, text.CodeBlock(s))
+	fmt.Fprintf(b, "\n%s:\n%s\n", head, text.CodeBlock(s, "text"))
 }

@@ -108,7 +108,7 @@ func Body(r Report) string {
 		fmt.Fprintf(&b, "Closes %s\n\n", r.Issue)
 	}
 	b.WriteString("### Checked on exactly these files\n\n")
-	if r.Commit != "" { // a later one is told in replies
+	if r.Commit != "" { // replies to comments name later ones
 		fmt.Fprintf(&b, "The files of %s:\n\n", r.Commit)
 	}
 	ran := 0

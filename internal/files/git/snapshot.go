@@ -62,7 +62,7 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 }
 
 // entries gives the session a copy of the index of a worktree that Checkout made, and returns what list does. If git
-// cannot read that index, since an agent or a power cut spoilt it, the session's is that of HEAD.
+// cannot read that index, because an agent or a power cut damaged it, the session gets the index of HEAD.
 func (s *session) entries(ctx context.Context, list func(context.Context) ([]byte, error)) ([]byte, error) {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err == nil {
 		listed, err := list(ctx)
@@ -121,6 +121,7 @@ func (s *session) markSuspect(ctx context.Context) error {
 
 // commitTree commits the tree under the ref, with HEAD as its parent unless there is no commit yet.
 func (s *session) commitTree(ctx context.Context, tree, ref string) error {
+	// Nearly always there is one, and git finds it by itself.
 	if commit, err := s.line(ctx, "commit-tree", tree, "-m", ref, "-p", "HEAD"); err == nil {
 		return s.setRef(ctx, ref, commit)
 	}
@@ -172,7 +173,7 @@ func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, 
 			}
 		}
 	}
-	for _, path := range changed { // once all links to other repositories are known
+	for _, path := range changed { // now all submodules are known
 		if err := state.addChanged(path); err != nil {
 			return "", nil, err
 		}

@@ -5,7 +5,7 @@ import "sync"
 // A Broadcast wakes everyone in this process who waits for events. The zero Broadcast is ready to use.
 type Broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // closed by Wake; nil if nobody has asked since
+	ch chan struct{} // what Next has returned since the last Wake, nil if it was not called
 }
 
 // Wake closes the channel that Next last returned.

@@ -101,7 +101,7 @@ func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.R
 		d, err = r.joinDraft(ctx, s, func(ctx context.Context, s *State) (string, error) {
 			said, asIs, err := r.Shown(ctx, s, plain)
 			if asIs && strings.TrimSpace(said) != "" {
-				said = text.CodeBlock(said)
+				said = text.CodeBlock(said, "")
 			}
 			return said, err
 		})

@@ -65,7 +65,8 @@ var modelCases = []modelCase{
 
 var yes, no = new(true), new(false)
 
-// runModel runs the cases with a model: on a machine that is several times too slow, some of them, at random.
+// runModel runs the cases with a model: all of them, or a random sample on a machine of less than a third of the speed
+// at which all take a reasonable time.
 func (s suite) runModel(t *testing.T) {
 	for name := range s.cfg.Lacks {
 		if !slices.ContainsFunc(modelCases, func(c modelCase) bool { return c.name == name }) {

@@ -1,9 +1,9 @@
 // Package soak supports randomized tests of promises: it determines how many rounds they run, and records
 // their results.
 //
-// A test has a default number of rounds in CI; elsewhere, where a person waits for it, it runs a fraction of that, and so
-// it does on a slow machine, see [SpeedEnv]. The command tools/soak asks for more with [Env]. The result is an attribute
-// of the test, see [testing.T.Attr]: the summary of a run prints it, and docs/promises.md has the latest ones.
+// A test has a default number of rounds in CI. It runs a fraction of that elsewhere, where a person waits for it, and on
+// a slow machine, see [SpeedEnv]. The command tools/soak asks for more with [Env]. The result is an attribute of the
+// test, see [testing.T.Attr]: the summary of a run prints it, and docs/promises.md has the latest ones.
 package soak
 
 import (
@@ -34,7 +34,7 @@ const PortionEnv = "PLAIT_SOAK_PORTION"
 // Attr is the name of the attribute that holds a figure.
 const Attr = "figure"
 
-// Rounds returns the number of rounds to run: as many of first as the machine is fast for, unless Env says otherwise.
+// Rounds returns the number of rounds to run: first on a fast machine, fewer on a slow one, unless Env says otherwise.
 func Rounds(t testing.TB, first int) int {
 	t.Helper()
 	text := os.Getenv(Env)
@@ -95,8 +95,8 @@ func Portion[T any](t testing.TB, all []T, random int) []T {
 // share is how many times more is tried in CI than elsewhere, where a person waits.
 const share = 8
 
-// Tries returns how often a test does something on a fast machine: all times in CI, elsewhere a fraction of that, rounded
-// up. With the race detector, which makes a try many times slower, it is few.
+// Tries returns how often a test does something on a fast machine: all times in CI, elsewhere a fraction of that,
+// rounded up. With the race detector, which makes a try many times slower, it is few.
 func Tries(all, few int) int {
 	switch {
 	case raced:

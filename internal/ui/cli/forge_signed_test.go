@@ -44,7 +44,8 @@ func TestForgeSigned(t *testing.T) {
 	}
 	verify := exec.Command("git", "--git-dir", p.forge.Dir, "-c", "gpg.ssh.allowedSignersFile="+signers, "verify-commit",
 		done.Branch)
-	if out, err := verify.CombinedOutput(); err != nil || !strings.Contains(string(out), `Good "git" signature for ada@example.com`) {
+	const good = `Good "git" signature for ada@example.com`
+	if out, err := verify.CombinedOutput(); err != nil || !strings.Contains(string(out), good) {
 		t.Errorf("verify-commit: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(proof)

@@ -46,8 +46,8 @@ func New(views *view.Reader, home string, changed Changed) Index {
 	if home == "" {
 		return Index{}
 	}
-	of := thread.Views{Dir: home, Record: views.Store.ID()}
-	return Index{views: views, path: filepath.Join(of.Root(), "search.db"), changed: changed}
+	dir := thread.Views{Dir: home, Record: views.Store.ID()}.Root()
+	return Index{views: views, path: filepath.Join(dir, "search.db"), changed: changed}
 }
 
 // Is reports whether path, below home, is a file of an index of any record: nobody else may change it.

@@ -35,7 +35,8 @@ func TestFinds(t *testing.T) {
 	a.step(thread.Draft{Role: "reviewer", Text: "", Meta: json.RawMessage(`{"$status":"done","notes":["Reads well."]}`),
 		Detail: &thread.Detail{Agent: "claude"}})
 	before, after := "0a1", "0b2"
-	a.step(thread.Draft{Role: "make", Text: "", Detail: &thread.Detail{Agent: "command", TreeBefore: &before, TreeAfter: &after}})
+	a.step(thread.Draft{Role: "make", Text: "",
+		Detail: &thread.Detail{Agent: "command", TreeBefore: &before, TreeAfter: &after}})
 	b := r.begin(2, "chat", "検索を実装してください")
 	b.step(thread.Draft{Text: "サーバーを書きました。한국어도 됩니다. ภาษาไทย"})
 	r.expect(map[string][]string{

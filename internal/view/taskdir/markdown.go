@@ -56,15 +56,8 @@ func quote(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// verbatim returns text as a code block, with a fence that does not occur in it.
-func verbatim(s, lang string) string {
-	s = strings.TrimRight(visible(s), "\n")
-	fence := "```"
-	for strings.Contains(s, fence) {
-		fence += "`"
-	}
-	return fence + lang + "\n" + s + "\n" + fence
-}
+// verbatim returns text as a code block.
+func verbatim(s, lang string) string { return text.CodeBlock(visible(s), lang) }
 
 // document returns an agent's Markdown for use as part of another document: nothing that it
 // leaves open affects what follows.
