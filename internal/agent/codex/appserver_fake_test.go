@@ -186,7 +186,11 @@ func newFake(t *testing.T, s fakeScript) *fakeLab {
 	if err := os.WriteFile(file, []byte(jsonOf(t, s)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := newHost(300 * time.Millisecond)
+	grace := 5 * time.Second // for answers on a slow, busy machine
+	if s.Mute != nil || s.Deaf != "" || s.Shut != "" {
+		grace = 300 * time.Millisecond
+	}
+	h := newHost(grace)
 	a, err := h.Agent(Config{Path: self, Env: map[string]string{fakeKey: file, apiKey: "key"}})
 	if err != nil {
 		t.Fatal(err)

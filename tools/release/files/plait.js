@@ -17,10 +17,11 @@ const args = process.argv.slice(2);
 if (process.execve) {
   process.execve(binary, [binary, ...args]); // does not return
 }
-const child = spawn(binary, args, { stdio: 'inherit' });
-// A terminal sends its signals to both, others only to this process: the binary alone decides what they mean.
+// A terminal sends its signals to both, others only to this process: the binary alone decides what they mean. Once it
+// runs none may end this process, so that they are handled before.
 process.on('SIGINT', () => {});
 for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+const child = spawn(binary, args, { stdio: 'inherit' });
 child.on('error', (err) => {
   console.error(`plait: run ${binary}: ${err.message}`);
   process.exit(1);
