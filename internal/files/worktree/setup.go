@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // setupTime limits the command that prepares a new worktree.
@@ -84,7 +85,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	}
 	if err != nil {
 		out.Flush() // never fails
-		return fmt.Errorf("worktree.setup (%s) for thread %s: %w\n%s", strings.Join(argv, " "), row.ID, err,
+		return fmt.Errorf("worktree.setup (%s) for thread %s: %w\n%s", text.Command(argv), row.ID, err,
 			strings.TrimSpace(said.String()))
 	}
 	paths, err := made(ctx, row, top)

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -40,6 +41,22 @@ func FirstLine(s string, n int) string {
 		return s + " " + mark
 	}
 	return s
+}
+
+// Command returns argv as it is typed into a POSIX shell.
+func Command(argv []string) string {
+	words := slices.Clone(argv)
+	for i, word := range argv {
+		if word == "" || strings.ContainsFunc(word, special) {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// special reports whether a shell may read c as something else.
+func special(c rune) bool {
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_./:,=+@%", c)
 }
 
 // OneLine returns s on one line, made safe and cut to n characters.

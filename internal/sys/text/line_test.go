@@ -1,6 +1,7 @@
 package text
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -24,6 +25,18 @@ func TestSafe(t *testing.T) {
 	}
 	if got := Safe("\x1b[2J"); got != `\x1b[2J` {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestCommand checks that a shell reads the words that were given.
+func TestCommand(t *testing.T) {
+	argv := []string{"printf", "%s\n", "a-b_c./:,=+@%", "", "it's", "a b", "$HOME", "*", "~", "a\\b\nc", "ä", "#", "!x"}
+	out, err := exec.Command("sh", "-c", Command(argv)).Output()
+	if want := strings.Join(argv[2:], "\n") + "\n"; err != nil || string(out) != want {
+		t.Errorf("%v: got %q, want %q", err, out, want)
+	}
+	if got := Command([]string{"go", "test", "./..."}); got != "go test ./..." {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -80,10 +80,9 @@ there is none: the command fails on the first files, or succeeds on the last; an
 
 // forkOf returns the command that tries again from the last good step, with what failed.
 func (a *app) forkOf(v bisectView) string {
-	asks := fmt.Sprintf("Without this failure, please: %s: exit code %d\n%s", strings.Join(v.Command, " "), v.Trial.Exit,
+	asks := fmt.Sprintf("Without this failure, please: %s: exit code %d\n%s", text.Command(v.Command), v.Trial.Exit,
 		v.Trial.Output)
-	return fmt.Sprintf("%s fork %s -p '%s'", a.program.Name, v.Good.Step,
-		strings.ReplaceAll(text.Safe(strings.TrimSpace(asks)), "'", `'\''`))
+	return text.Command([]string{a.program.Name, "fork", v.Good.Step, "-p", text.Safe(strings.TrimSpace(asks))})
 }
 
 // stateName says which files are meant.

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -60,7 +60,7 @@ func shownRoles(d *flow.Definition, g *view.Graph) []shownRole {
 		default:
 			one.By = a.Inline.Kind
 			if len(a.Inline.Command) > 0 {
-				one.By, one.Script = "a program", strings.Join(a.Inline.Command, " ")
+				one.By, one.Script = "a program", text.Command(a.Inline.Command)
 			}
 		}
 		out = append(out, one)

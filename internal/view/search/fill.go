@@ -195,14 +195,25 @@ func (x Index) thread(ctx context.Context, c *sqlite.Conn, id string) error {
 		var steps []view.Step
 		steps, err = x.views.NewSteps(ctx, row, func(h dag.Hash) (bool, error) { return known(c, h.String()) })
 		for i := 0; i < len(steps) && err == nil; i++ {
-			again := i > 0 && steps[i].Role == thread.RoleEnd && steps[i].Text == steps[i-1].Text
-			err = x.step(ctx, c, row, steps[i], again || steps[i].Paths != nil || !steps[i].ChildThread.IsZero())
+			silent := steps[i].Paths != nil || !steps[i].ChildThread.IsZero() ||
+				steps[i].Role == thread.RoleEnd && x.repeats(ctx, row, steps[i].Text)
+			err = x.step(ctx, c, row, steps[i], silent)
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		return nil // it was removed meanwhile, or verify reports it
 	}
 	return err
+}
+
+// repeats reports whether the text of a thread's end, often a step's first line, is in its last answer.
+func (x Index) repeats(ctx context.Context, row store.Thread, end string) bool {
+	result, err := x.views.Result(ctx, row)
+	if err != nil || result.Step == nil {
+		return false
+	}
+	said, err := x.views.Nodes.Said(ctx, result.Step)
+	return err == nil && strings.Contains(said, end)
 }
 
 func known(c *sqlite.Conn, step string) (is bool, err error) {

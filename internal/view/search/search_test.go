@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -153,6 +154,22 @@ func TestJoinsAreSilent(t *testing.T) {
 	root.row, root.tip = ch.Row, ch.Tip
 	root.step(thread.Draft{Text: "after"})
 	r.expect(map[string][]string{"interface": {"k001/api/2 output"}, "begun": {"k001/1 output"}, "after": {"k001/4 output"}})
+}
+
+// TestEndsAreSilent does not find what a step said again in the end of its thread, however late that comes.
+func TestEndsAreSilent(t *testing.T) {
+	for _, summary := range []string{"a green build", "cancelled"} {
+		r := newRecord(t)
+		root := r.begin(1, "mend", "go")
+		root.step(thread.Draft{Text: "a green build\nof all of it"})
+		root.step(thread.Draft{Role: flow.UntilRole("worker"), Text: "ok"})
+		r.expect(map[string][]string{"green": {"k001/1 output"}})
+		root.step(thread.Draft{Role: thread.RoleEnd, Meta: thread.EndMeta(thread.CodeDone, summary), Text: summary})
+		r.expect(map[string][]string{"green": {"k001/1 output"}})
+		if summary == "cancelled" {
+			r.expect(map[string][]string{"cancelled": {"k001/3 output"}})
+		}
+	}
 }
 
 // TestRemoved takes what was removed out of the file, by the process that removes it or by the next that searches. What a
