@@ -107,9 +107,9 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 }
 
 // CheckInput returns why a task cannot take a person's input now. meant names a thread of it, or is "". If
-// driven is set, the task has a driver, and input that cannot be delivered immediately waits. Errors match
-// attempt.ErrUsage.
-func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
+// driven is set, the task has a driver, and input that cannot be delivered immediately waits. A comment on lines
+// answers no question. Errors match attempt.ErrUsage.
+func (e *Engine) CheckInput(ctx context.Context, task, meant string, comment, driven bool) error {
 	rows, err := thread.Subtree(ctx, e.cfg.Store, task)
 	if err != nil {
 		return fmt.Errorf("read task %s: %w", task, err)
@@ -117,6 +117,9 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 	open, err := e.gates.Gates(ctx, store.GateFilter{Task: rows[0].Task, State: store.GateOpen})
 	if err != nil {
 		return fmt.Errorf("read the gates of task %s: %w", task, err)
+	}
+	if comment {
+		open = nil
 	}
 	to, err := target(rows, open, meant)
 	switch {
@@ -152,8 +155,8 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
-	if asks, _, err := e.gateOf(ctx, row); err != nil || asks == gateOpen {
-		return false, err
+	if asks, _, err := e.gateOf(ctx, row); err != nil || asks != noGate {
+		return false, err // what the thread asked comes first
 	}
 	if known, err := e.knowsInput(ctx, row, w); err != nil || known {
 		return false, err
@@ -188,6 +191,19 @@ func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Threa
 	return row, nil
 }
 
+// answered reports whether the next step of a thread takes the answer to a question that it asked. Input that came
+// before it would make the question another one.
+func (e *Engine) answered(ctx context.Context, row store.Thread) (bool, error) {
+	from, err := e.beforeSummary(ctx, row.Head)
+	if err != nil {
+		return false, err
+	}
+	gates, err := e.cfg.Store.Gates(ctx, store.GateFilter{Thread: row.ID})
+	return slices.ContainsFunc(gates, func(g store.Gate) bool {
+		return g.From == from && g.State == store.GateAnswered
+	}), err
+}
+
 // openInputs returns the input that a thread does not have yet, none while it waits for others.
 func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Request, error) {
 	requests, err := e.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task, Open: true})
@@ -197,6 +213,9 @@ func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Requ
 	requests = slices.DeleteFunc(requests, func(w store.Request) bool { return w.Kind != store.RequestInput })
 	if len(requests) == 0 {
 		return nil, nil
+	}
+	if answered, err := e.answered(ctx, row); err != nil || answered {
+		return nil, err
 	}
 	rows, err := thread.Subtree(ctx, e.cfg.Store, row.Root)
 	if err != nil || waitsForOthers(rows, row) {

@@ -45,7 +45,7 @@ func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error 
 	if err != nil {
 		return err
 	}
-	return c.newEngine(false).CheckInput(ctx, row.ID, part, false)
+	return c.newEngine(false).CheckInput(ctx, row.ID, part, r.About != nil, false)
 }
 
 // taskByID is taskOf for a thread's id.
@@ -60,7 +60,7 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 // queueInput records a person's input, and the options with it, for the driver of a task.
 func (c *Controller) queueInput(ctx context.Context, row store.Thread, r Resume) error {
 	e, requests := c.newEngine(false), []store.RequestKind{store.RequestInput}
-	if err := e.CheckInput(ctx, row.ID, r.part, true); err != nil {
+	if err := e.CheckInput(ctx, row.ID, r.part, r.About != nil, true); err != nil {
 		return err
 	}
 	if r.Again || !r.Options.Empty() {
@@ -83,7 +83,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume) error 
 	e := c.newEngine(false)
 	var requests []store.RequestKind
 	if r.Prompt != "" {
-		if err := e.CheckInput(ctx, row.ID, r.part, false); err != nil {
+		if err := e.CheckInput(ctx, row.ID, r.part, r.About != nil, false); err != nil {
 			return err
 		}
 		requests = append(requests, store.RequestInput)
