@@ -2,7 +2,7 @@
 GO ?= go
 # Vet is left to make lint, and nobody debugs these binaries. On a busy machine a package may take an hour. Results are not
 # cached: much is tried at random moments, and the go command would look at every file that a test has opened.
-TESTFLAGS ?= -timeout $(if $(CI),40m,1h) -count=1 -p 2 -vet=off -ldflags=-w
+TESTFLAGS ?= -timeout 1h -count=1 -p 2 -vet=off -ldflags=-w
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was

@@ -342,6 +342,7 @@ type Result struct {
 	Usage   Usage
 	Sandbox string // the sandbox that was enforced: "none" or the vendor's word
 	Plain   bool   // plain text is a valid answer: $status and exitCode become meta
+	Tree    string // of the files on which a recorded command ran, "" unless it is a recording
 }
 
 // MaxOutput is the largest output that becomes a step's text, in bytes.

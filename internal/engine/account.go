@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -100,14 +102,30 @@ func (e *Engine) tally(ctx context.Context, id string, task store.TaskRows, acco
 	for _, a := range accounts {
 		a.counts = task.Counts
 	}
+	waits, err := e.waits(ctx, id, used)
 	for _, u := range used { // in the order of their starts, the spans only grow at the end
 		for id := u.Thread; id != ""; id = above[id] {
 			if a := accounts[id]; a != nil {
-				a.count(u)
+				a.count(u, waits[u.Attempt].list)
 			}
 		}
 	}
-	return nil
+	return err
+}
+
+// waits returns when attempts that have not ended waited for people, up to math.MaxInt64 if they still do.
+func (e *Engine) waits(ctx context.Context, task string, used []store.Use) (map[string]spans, error) {
+	of := map[string]spans{}
+	if !slices.ContainsFunc(used, func(u store.Use) bool { return u.EndedAt == 0 }) {
+		return of, nil
+	}
+	gates, err := e.cfg.Store.Gates(ctx, store.GateFilter{Task: task})
+	for _, g := range gates {
+		s := of[g.Attempt]
+		s.add(g.OpenedAt, cmp.Or(g.AnsweredAt, math.MaxInt64))
+		of[g.Attempt] = s
+	}
+	return of, err
 }
 
 // usage returns what attempts at threads of a task, and at all below them, have used.
@@ -175,14 +193,21 @@ func (c *threadState) tries(name string, n int) (ids []string) {
 	return ids
 }
 
-// count counts an attempt that has begun.
-func (a *account) count(u store.Use) {
+// count counts an attempt that has begun. waits is when it waited for people, if it has not ended.
+func (a *account) count(u store.Use, waits [][2]int64) {
 	if !u.Void {
 		a.attempts++
 	}
 	spent := store.Usage{InputTokens: a.counts[tokensOf+u.Attempt], CostMicroUSD: a.counts[costOf+u.Attempt]}
 	if u.EndedAt == 0 {
-		a.working = append(a.working, u.StartedAt)
+		from := u.StartedAt
+		for _, w := range waits {
+			a.busy.add(from, w[0])
+			from = max(from, w[1])
+		}
+		if from < math.MaxInt64 {
+			a.working = append(a.working, from)
+		}
 		a.held = a.held.Add(store.Usage{InputTokens: a.counts[heldTokensOf+u.Attempt],
 			CostMicroUSD: a.counts[heldCostOf+u.Attempt]})
 	} else {

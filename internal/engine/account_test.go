@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,5 +197,18 @@ func TestPursesOfSharedTask(t *testing.T) {
 	}
 	if why := a.exhausted(10); why == nil || why.Limit != "tokens" {
 		t.Errorf("what a dead worker spent is forgotten: %+v", why)
+	}
+}
+
+// TestWaitingIsNotWork checks that time in which an agent waits for a person counts for nobody, while it waits too.
+func TestWaitingIsNotWork(t *testing.T) {
+	a := &account{}
+	a.count(store.Use{Attempt: "one", StartedAt: 1000}, [][2]int64{{2000, 5000}, {6000, math.MaxInt64}})
+	if got := a.time(9000); got != 2*time.Second {
+		t.Errorf("it worked for %v, want 2s", got)
+	}
+	a.count(store.Use{Attempt: "two", StartedAt: 4000}, [][2]int64{{4500, 7000}})
+	if got := a.time(9000); got != 4500*time.Millisecond { // 1 to 2, 4 to 4.5, 5 to 6, since 7
+		t.Errorf("both worked for %v, want 4.5s", got)
 	}
 }

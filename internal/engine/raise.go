@@ -53,10 +53,10 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	return nil
 }
 
-// limitGates returns the gates that asked about a limit at a thread's head.
+// limitGates returns the gates that asked about a limit at a thread's head, without answers that do not count.
 func (e *Engine) limitGates(ctx context.Context, row store.Thread) ([]store.Gate, error) {
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
-	return slices.DeleteFunc(gates, func(g store.Gate) bool {
+	return slices.DeleteFunc(e.gates.Counting(ctx, gates), func(g store.Gate) bool {
 		return g.Source != store.SourceLimit || g.From != row.Head
 	}), err
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/gate"
@@ -113,5 +116,33 @@ func TestRaisedOnce(t *testing.T) {
 	}
 	if g, err := gates.Gate(ctx, open[0].ID); err != nil || g.UsedAt == 0 {
 		t.Errorf("the approval is not used: %+v, %v", g, err)
+	}
+}
+
+// A limit that was allowed to be exceeded before answers had to be signed is asked about again.
+func TestRaiseMustBeSigned(t *testing.T) {
+	text := strings.Replace(housetest.TwoSteps("read"), "name: test\n", "name: test\nlimits: {maxAttempts: 1}\n", 1)
+	s, engine, row := setUpFlow(t, text, finish)
+	ctx := t.Context()
+	if now, err := engine().Run(ctx, row.ID); err != nil || now.Status != store.Blocked {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	gates := gate.New(gate.Config{Store: s})
+	open, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen})
+	if err != nil || len(open) != 1 {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
+		t.Fatal(err)
+	}
+	request(t, s, row, Resumption{})
+	cfg := engine().cfg
+	cfg.Signing = &gate.Signing{Counts: func(context.Context, ssh.PublicKey, time.Time) error { return nil }}
+	now, err := New(cfg).Run(ctx, row.ID)
+	if err != nil || now.Status != store.Blocked || now.Reason.Kind != store.ReasonLimit {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	if again, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen}); err != nil || len(again) != 1 {
+		t.Errorf("open questions: %+v, %v", again, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -154,10 +155,14 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		program = found
 	}
 	path, args := around(program, a.cfg.Command[1:])
+	var errs io.Writer = last
+	if a.cfg.Host != nil {
+		errs = out // its output is read by agents: what compilers say is there
+	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: dir, Env: env,
 		Stdin:  strings.NewReader(req.Prompt),
-		Stdout: out, Stderr: last, Line: says.line, MaxLine: 64 << 10,
+		Stdout: out, Stderr: errs, Line: says.line, MaxLine: 64 << 10,
 		Wall: req.Timeout, Idle: idle, Grace: a.cfg.Grace, Tag: req.Tag,
 		Started: func(pid int, start int64) {
 			if req.Started != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/command"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
@@ -328,5 +329,34 @@ func TestEvents(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestSandboxThatCannotStart checks that a machine on which bubblewrap may not make a namespace is to blame, and not the
+// command; and that what a confined command prints on stderr is in its output.
+func TestSandboxThatCannotStart(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1": "",
+		"echo 'vet: bwrap: x' >&2; exit 1":                                "vet: bwrap: x\n",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "bwrap"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+		a, err := command.New(command.Config{Command: []string{"true"}, Other: "failed", Host: host.New(host.Config{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, _, _ := request(t)
+		req.Access, req.Home = agent.Write, t.TempDir()
+		res, err := a.Run(t.Context(), req, ignore)
+		var fail *agent.Failure
+		switch {
+		case want != "" && (err != nil || string(res.Output) != want || res.Status != "failed"):
+			t.Errorf("got %+v, %v", res, err)
+		case want == "" && (!errors.As(err, &fail) || !fail.Machine || !strings.Contains(fail.Message, "uid map")):
+			t.Errorf("got %+v, %v, want that the machine failed", res, err)
+		}
 	}
 }

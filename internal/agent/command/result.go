@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // limits are the limits of a run, for messages.
@@ -42,6 +44,8 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits,
 	}
 	switch {
 	case f.Message != "":
+	case enforced != unconfined && res.Exit == 1 && bytes.HasPrefix(out.kept, []byte("bwrap: ")):
+		return agent.Result{}, agent.OfMachine("could not start the sandbox: %s", text.FirstLine(string(out.kept), 300))
 	case res.Signal != 0:
 		f.Message = fmt.Sprintf("%s was killed by signal %s (%d)%s", name, signalName(res.Signal), int(res.Signal),
 			last.suffix())

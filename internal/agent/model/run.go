@@ -97,7 +97,7 @@ func limitOf(a args) time.Duration {
 	if a.Timeout <= 0 {
 		return usualTime
 	}
-	return min(time.Duration(a.Timeout)*time.Second, maxTime)
+	return time.Duration(min(a.Timeout, int(maxTime/time.Second))) * time.Second
 }
 
 // sh runs a command line. All of its output is in the stderr log.

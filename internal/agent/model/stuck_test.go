@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -219,5 +221,15 @@ func TestBranchRefused(t *testing.T) {
 	of := func(session string) agent.Request { return agent.Request{Home: l.home, Session: session} }
 	if f.Session == "" || a.Continues(of(f.Session)) || !a.Continues(of(res.Session)) {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestLimitOfCommands checks that no number lets a command run for longer than the limit.
+func TestLimitOfCommands(t *testing.T) {
+	for seconds, want := range map[int]time.Duration{0: usualTime, -1: usualTime, 5: 5 * time.Second, 1 << 20: maxTime,
+		10_000_000_000: maxTime, math.MaxInt: maxTime} {
+		if got := limitOf(args{Timeout: seconds}); got != want {
+			t.Errorf("%d s: %v, want %v", seconds, got, want)
+		}
 	}
 }

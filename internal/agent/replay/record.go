@@ -54,10 +54,11 @@ func answered(meta []byte, text string) (Attempt, error) {
 	var plain struct {
 		Status string `json:"$status"`
 		Exit   *int   `json:"exitCode"`
+		Tree   string `json:"tree"`
 	}
 	err := json.Unmarshal(meta, &plain, json.RejectUnknownMembers(true))
 	if err == nil && bytes.Contains(meta, []byte(`"exitCode":`)) {
-		return Attempt{Output: Bytes(text), Plain: true, Exit: plain.Exit, Status: plain.Status}, nil
+		return Attempt{Output: Bytes(text), Plain: true, Exit: plain.Exit, Status: plain.Status, Tree: plain.Tree}, nil
 	}
 	var b strings.Builder
 	b.WriteString("---\n")

@@ -46,6 +46,7 @@ type Attempt struct {
 	Exit    *int        `json:"exit,omitzero"`
 	Status  string      `json:"status,omitzero"`
 	Plain   bool        `json:"plain,omitzero"` // plain text is a valid answer
+	Tree    string      `json:"tree,omitzero"`  // of the files on which a role's until command ran
 	Session string      `json:"session,omitzero"`
 	Model   string      `json:"model,omitzero"`
 	Usage   agent.Usage `json:"usage,omitzero"`
@@ -178,7 +179,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		Output:    slices.Clone(t.Output[:min(len(t.Output), agent.MaxOutput)]),
 		Truncated: len(t.Output) > agent.MaxOutput,
 		Status:    t.Status, Exit: t.Exit, Session: t.Session, Model: t.Model, Usage: t.Usage,
-		Sandbox: "none", Plain: t.Plain,
+		Sandbox: "none", Plain: t.Plain, Tree: t.Tree,
 	}, nil
 }
 

@@ -70,3 +70,52 @@ func TestWhyAPathFailed(t *testing.T) {
 		}
 	}
 }
+
+// What follows a join that failed may call a flow, if the fork is the first of all too.
+func TestCallAfterAFailedJoin(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"try": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+			return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
+		},
+		"mender": say(status("done")),
+	})
+	c := h.controller()
+	row := h.drive(c, h.beginFlows(c, Options{}, `
+version: 1
+name: outer
+roles: {try: {description: tries}, repair: {flow: inner}}
+forks: {split: {forkPaths: [{pathId: a, childNodeId: try}]}}
+joins: {met: {forkPathIds: [a]}}
+graph:
+  $START: {new: {role: split, prompt: "{{ prompt }}"}}
+  try: {done: {role: met}}
+  met: {joined: {role: $END}, failed: {role: repair, prompt: mend it}}
+  repair: {done: {role: $END}}
+`, `
+version: 1
+name: inner
+roles: {mender: {description: mends}}
+graph:
+  $START: {new: {role: mender, prompt: "{{ prompt }}"}}
+  mender: {done: {role: $END}}
+`).ID, Resume{})
+	wantStatus(t, row, store.Completed, "")
+	h.sound(row)
+}
+
+// An agent that was stopped since it said nothing has not used up the time of its task.
+func TestIdleIsNoLimit(t *testing.T) {
+	runs := 0
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
+		if runs++; runs == 1 {
+			return agent.Result{}, &agent.Failure{Kind: agent.TimedOut, Message: "it said nothing for 15m"}
+		}
+		return say(status("done"))(ctx, req, emit)
+	}})
+	row := h.run(replaceOnce(one("read", ""), "roles:", "limits: {timeout: 2h}\nroles:"))
+	wantStatus(t, row, store.Completed, "")
+	if runs != 2 {
+		t.Errorf("it was tried %d times", runs)
+	}
+}

@@ -35,8 +35,9 @@ func (r *run) extract(ctx context.Context, result agent.Result) (answer, error) 
 		return ans, r.collect(context.WithoutCancel(ctx), r.desk.Artifacts(), &ans)
 	}
 	ans, err := parse(result, most, r.p.Role, r.p.worker.Text && !r.p.strict)
-	if _, until := flow.UntilOf(r.row.Role); until && err == nil && r.before != "" {
-		ans.fields["tree"] = r.before // a failure on the same files is no other one
+	tree := cmp.Or(result.Tree, r.before)
+	if _, until := flow.UntilOf(r.row.Role); until && err == nil && tree != "" {
+		ans.fields["tree"] = tree // a failure on the same files is no other one
 		ans.meta, err = dag.Marshal(ans.fields)
 	}
 	var odd *badStatus

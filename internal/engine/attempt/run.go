@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/discreet"
@@ -82,6 +83,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	requests := r.traffic()
 	req.Traffic = requests
 	r.begun = true
+	began := time.Now()
 	result, err := r.work(ctx, end, req)
 	err = requests.close(&result, err)
 	if newsErr := r.news.close(); newsErr != nil {
@@ -94,7 +96,8 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		r.vendor = fail.Session
 		blameLimit(fail, r.cell.Spent())
 		fail.Usage = r.e.cfg.Agents.priced(fail.Model, fail.Usage)
-		if fail.Kind == agent.TimedOut && total {
+		worked := time.Since(began) - time.Duration(r.row.Waited)*time.Millisecond
+		if fail.Kind == agent.TimedOut && total && worked >= req.Timeout { // not because it was idle
 			fail = &agent.Failure{
 				Kind: agent.Limit, Message: "the thread's time is used up: " + fail.Message,
 				Session: fail.Session, Exit: fail.Exit, Usage: fail.Usage,

@@ -101,11 +101,13 @@ func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error
 	return nil, nil
 }
 
-// maxAnswer bounds the tokens reserved for an answer, whatever a request allows.
-const maxAnswer = 1 << 20
+const (
+	maxAnswer   = 1 << 20  // tokens reserved for an answer, whatever a request allows
+	usualAnswer = 32 << 10 // tokens reserved for the answer to a request that does not limit it
+)
 
 // estimate reserves what a request may use: as many tokens per byte as the previous request turned out to have,
-// plus what the request allows its answer.
+// plus what the answer may have.
 func (t *traffic) estimate(a *asked, c *agent.Call) {
 	var f struct {
 		Model         string
@@ -127,7 +129,8 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 	if last.input > 0 && last.bytes > 0 {
 		a.reserved.InputTokens = int64(float64(a.bytes) * float64(last.input) / float64(last.bytes))
 	}
-	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion, f.Generation.MaxOutput), maxAnswer)
+	allowed := max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion, f.Generation.MaxOutput)
+	a.reserved.OutputTokens = min(cmp.Or(allowed, usualAnswer), maxAnswer)
 	a.reserved = t.priced(a.model, agent.Usage(a.reserved))
 }
 

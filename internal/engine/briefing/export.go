@@ -185,7 +185,7 @@ func (e *exporter) chain(ctx context.Context, chain prompt.Chain, most int) erro
 			}
 		}
 		for _, p := range s.State.Paths {
-			if p.Head == s.State.Ancestors[0] {
+			if p.Head == s.Parent() {
 				continue // its steps follow
 			}
 			if err := e.chain(ctx, prompt.Chain{To: p.Head, After: s.State.Fork}, most); err != nil {

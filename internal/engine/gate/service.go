@@ -22,7 +22,7 @@ func (s *Service) Effective(ctx context.Context, thread string,
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
 	}
-	g, ok = effective(s.counting(ctx, rows), from, digest)
+	g, ok = effective(s.Counting(ctx, rows), from, digest)
 	return g, ok, nil
 }
 

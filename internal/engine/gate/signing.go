@@ -110,8 +110,8 @@ func (s *Service) checkSigned(ctx context.Context, g store.Gate) error {
 	return nil
 }
 
-// counting returns the gates whose answer counts, or that need none.
-func (s *Service) counting(ctx context.Context, gates []store.Gate) []store.Gate {
+// Counting returns the gates whose answer counts, or that have or need none.
+func (s *Service) Counting(ctx context.Context, gates []store.Gate) []store.Gate {
 	return slices.DeleteFunc(gates, func(g store.Gate) bool { return s.checkSigned(ctx, g) != nil })
 }
 

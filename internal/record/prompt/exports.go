@@ -112,7 +112,7 @@ func refer(ctx context.Context, nodes *thread.Reader, given Exports, s thread.St
 		fmt.Fprintf(&b, "%s called a flow: %s lists its steps.\n", name, walkCommand(child))
 	}
 	for _, p := range s.State.Paths {
-		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
+		if p.Head == s.Parent() || p.Head == s.State.Fork {
 			continue // its steps are themselves in the prompt, or it has none
 		}
 		a.exports.Chains = append(a.exports.Chains, Chain{p.Head, s.State.Fork})
