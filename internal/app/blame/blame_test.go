@@ -265,6 +265,13 @@ var ways = map[string]func(w *world){
 		w.byHand(one)
 		w.commit("work")
 	},
+	"parallel paths, one of which changes nothing": func(w *world) {
+		t := w.task()
+		t.fork([]string{one}, [2]func(string){func(by string) { w.edit(one, by, nil) }, func(string) {}})
+		t.step(func(by string) { w.edit(one, by, nil) })
+		w.byHand(one)
+		w.commit("work")
+	},
 	"thrown away": func(w *world) {
 		base := w.files.copy()
 		w.twice(w.task())

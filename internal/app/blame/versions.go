@@ -88,9 +88,6 @@ func link(steps []*step) versions {
 				s.versions[c.From] = &version{step: s, path: c.From}
 			}
 		}
-		left[*s.detail.TreeAfter] = append(left[*s.detail.TreeAfter], s)
-	}
-	for _, s := range steps {
 		for _, c := range s.changes {
 			v, was := s.versions[c.Path], cmp.Or(c.From, c.Path)
 			if c.Old != "" {
@@ -102,6 +99,7 @@ func link(steps []*step) versions {
 				}
 			}
 		}
+		left[*s.detail.TreeAfter] = append(left[*s.detail.TreeAfter], s) // of a join, only what was there before is a side
 	}
 	return all
 }
