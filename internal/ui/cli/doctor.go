@@ -48,9 +48,8 @@ func (a *app) doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this installation",
-		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. It changes no
-setting and no task; opening an older record upgrades it. --config prints every setting that is in
-effect and where it came from.`,
+		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. It changes no setting and
+no task; opening an older record upgrades it. --config prints every setting in effect and its source.`,
 		Example: `  plait doctor
   plait doctor --config`,
 		Args: exactly(0, "no arguments"),
