@@ -31,7 +31,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds per rate; the median is printed")
 	flag.IntVar(&b.nodes, "nodes", 1_000_000, "nodes of the store that is opened")
 	flag.IntVar(&b.checked, "checked", 200_000, "nodes of the store that is collected and verified")
-	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, shared, team, steps, sizes, walks, forks, joins, byhand, driver, plans, loops, gateway, pages, search, opening, checking, commands; with commas between (default: all)")
+	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, shared, team, steps, sizes, walks, forks, joins, byhand, driver, plans, loops, gateway, pages, search, opening, checking, logs, commands; with commas between (default: all)")
 	rows := flag.String("rows", "", "expression that the names of the rows of commits and steps match that are measured (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory in which to make the one to work in (default: that of temporary files)")
 	debug.SetGCPercent(400) // same as plait

@@ -23,8 +23,8 @@ func (a *app) bisectCmd() *cobra.Command {
 		Use:   "bisect TASK -- COMMAND…",
 		Short: "Find the step that broke something",
 		Long: `Find the step of a task after which a command fails. No model is asked: the command runs on the files
-as steps left them, in temporary worktrees and in the sandbox of agents, without network. If a join broke it,
-the paths that it merged are searched.
+as steps left them, in temporary worktrees and in the sandbox of agents, without network. Without bubblewrap
+there is no sandbox, and it says so. If a join broke it, the paths that it merged are searched.
 
 Exit code 0 of the command is good, 125 skips, and any other up to 127 is bad; others and signals end the
 search. It has to succeed on the files that the task began with, and to fail on those that it left.

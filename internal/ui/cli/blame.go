@@ -32,8 +32,9 @@ func (a *app) blameCmd() *cobra.Command {
 		Long: `Show which step wrote each line of a file of a Git repository, as it is now, or one line: the role,
 the agent and its model, what the task was asked for, who approved, and which commands ran on exactly these
 files. Nothing is needed in your commits: the lines are found after a squash, a rebase, an amended or picked
-commit, a revert and a rename. What nobody in the record wrote is by hand, or of a commit. Where it cannot be
-told who wrote a line, as with one of several equal lines, those who may have are named, with a question mark.`,
+commit, a revert and a rename. Lines that no step wrote are shown as written by hand, or with their commit.
+Where it cannot be told who wrote a line, as with one of several equal lines, those who may have are named,
+with a question mark.`,
 		Example: `  plait blame internal/parser.go
   plait blame internal/parser.go:120 --prompt`,
 		Args: exactly(1, "a file"),

@@ -11,7 +11,7 @@ func (a *app) threadCompactCmd() *cobra.Command {
 	var f driveFlags
 	cmd := &cobra.Command{
 		Use:   "compact THREAD [--agent A]",
-		Short: "Summarise a conversation with an agent",
+		Short: "Summarize a conversation with an agent",
 		Long: `Let an agent summarize the conversation so far. The summary becomes a step; later prompts
 contain the task, the summary and the output of pinned roles. Nothing is lost: plait thread
 show --expand prints the summarized steps, plait resume --context full ignores the summary,

@@ -47,9 +47,9 @@ func (a *app) doctorCmd() *cobra.Command {
 	var showConfig bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this installation, without changing anything",
-		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. Nothing is
-changed. --config prints every setting that is in effect and where it came from.`,
+		Short: "Check this installation",
+		Long: `Check PLAIT_HOME, the record, the workspace and the programs that Plait uses. It changes no setting and
+no task; opening an older record upgrades it. --config prints every setting in effect and its source.`,
 		Example: `  plait doctor
   plait doctor --config`,
 		Args: exactly(0, "no arguments"),
@@ -362,7 +362,7 @@ func examineHistory(ctx context.Context, s store.Store, home string) Finding {
 	}
 	if exists(config.LogKeyFile()) {
 		if _, err := history.OpenLogKey(config.LogKeyFile()); err != nil {
-			f.OK, f.Warning, f.Do = false, true, "what is filed from now on is not signed: "+err.Error()
+			f.OK, f.Warning, f.Do = false, true, "what is recorded from now on is not signed: "+err.Error()
 		}
 	}
 	return f

@@ -102,7 +102,7 @@ func (a *app) gateApproveCmd() *cobra.Command {
 	cmd.Use, cmd.Short = "approve ID", "Approve an action that an agent asks for"
 	cmd.Long = `Approve exactly the action that is asked for: this command in this directory, or this diff.
 Anything else asks again. The approval holds once, or with --session for the same action in
-the same task. Look first with plait gate show.
+the same thread: a task's paths and actions ask separately. Look first with plait gate show.
 
 With --edit or --input you approve the action with another input: another command, other
 arguments of the tool. The agent carries out exactly what you wrote, once; both are in the
@@ -116,7 +116,7 @@ and you are asked to confirm.
 	cmd.Example = `  plait approve g-35aeb9441b
   plait approve g-35aeb9441b --resume     # and continue the task here
   plait approve g-35aeb9441b --edit       # another command in its place`
-	cmd.Flags().BoolVar(&session, "session", false, "approve the same action for the rest of this task")
+	cmd.Flags().BoolVar(&session, "session", false, "approve the same action for the rest of this thread")
 	change.add(cmd)
 	return cmd
 }
@@ -205,7 +205,7 @@ func (a *app) answerCmd(
 			return a.print(cmd, view.NewAnswered(g, driven), func(out page) {
 				state := g.State
 				if g.Grant == store.GrantSession {
-					state += " for this task"
+					state += " for this thread"
 				}
 				if g.Edited != nil {
 					state += " with another input"

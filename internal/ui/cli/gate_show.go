@@ -50,7 +50,7 @@ func (a *app) writeGate(out page, g store.Gate, name, diff string, redacted bool
 	state := string(g.State)
 	switch {
 	case g.State == store.GateApproved && g.Grant == store.GrantSession:
-		state += ", for this task"
+		state += ", for this thread"
 	case g.State == store.GateApproved:
 		state += ", once"
 	}

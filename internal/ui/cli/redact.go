@@ -25,7 +25,7 @@ func (a *app) redactCmd() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "redact",
-		Short: "Remove a text from the record, but for its hash",
+		Short: "Redact a text everywhere in the record; hashes stay valid",
 		Long: fmt.Sprintf(`Remove a text that should not be there, such as a pasted key, from every task: from steps, prompts,
 logs, questions, answers and events, and from the files of tasks and agents on this machine. The
 text is read from standard input, so that no shell keeps it; it must have at least %d characters.

@@ -28,7 +28,7 @@ func (a *app) threadShowCmd() *cobra.Command {
 		Short: "Show a thread and its steps, or one step",
 		Long: `Show a thread: its state and its steps; or a step in full. --stack shows its callers, from the
 newest step up to the task; --tree shows everything below it: sub-flows, paths and actions.
-Summarised steps take one line unless --expand is given. --prompt STEP prints the exact prompt
+Summarized steps take one line unless --expand is given. --prompt STEP prints the exact prompt
 that was sent to the agent of a step, and what it was made of. --calls STEP lists what that agent asked
 its model, if the task was started with --record; --call N prints one of these requests and the response.`,
 		Example: `  plait thread show k7f2

@@ -75,7 +75,7 @@ func (a *app) agreement(yes bool) agreement {
 		case yes:
 		case a.json || !isTerminal(a.in):
 			return view.Advise(usagef("nothing was committed: programs or instructions are taken from %s", named),
-				"look at the change with `plait diff`, then allow it with --yes")
+				"look at the change with `plait open`, then allow it with --yes")
 		case !a.ask("Programs or instructions are taken from " + named + ". Commit the change?"):
 			return usagef("nothing was committed")
 		}

@@ -122,7 +122,7 @@ var insteadOf = map[string]string{
 	"merge": "work is merged when its task ends, or once you approve it; " +
 		"what is left over: `%[1]s task branches TASK`, and to fetch it: `%[1]s task pull TASK`",
 	"commit": "a task's changes are in your working tree when it ends; " +
-		"see them with `%[1]s diff TASK`, and commit with git",
+		"commit them with `%[1]s task commit TASK`, or look at them with `%[1]s open TASK`",
 	"agents": "which agents can be used: `%[1]s doctor`; those of a task: `%[1]s show TASK`",
 	"prompt": "to start a task: `%[1]s run -p \"…\"`",
 }

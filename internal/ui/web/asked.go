@@ -40,7 +40,7 @@ type gateStrip struct {
 	Chosen bool
 }
 
-// Session reports whether the same action can be approved for the rest of the task.
+// Session reports whether the same action can be approved for the rest of the thread.
 func (a gateCard) Session() bool {
 	return a.G.Kind == store.GateApproval && a.G.Source == store.SourceAgent
 }

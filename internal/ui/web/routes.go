@@ -203,7 +203,7 @@ func (s *Server) otherRoutes() []route {
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve",
 			s.answerGate(gate.Answer{Approve: true}), textField, digestField,
-			boolean("session", "approve the same action for the rest of the task"),
+			boolean("session", "approve the same action for the rest of the thread"),
 			str("input", "approve this input instead of the requested one: a JSON object, as text; "+
 				"only where options has edit"), signatureField),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny",
