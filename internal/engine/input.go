@@ -129,7 +129,7 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
 			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
 	}
-	if asks, _, err := e.gateOf(ctx, to.row); err != nil || asks != gateOpen {
+	if asks, _, err := gateOf(ctx, e.gates, to.row); err != nil || asks != gateOpen {
 		return err
 	}
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
@@ -152,7 +152,7 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
-	if asks, _, err := e.gateOf(ctx, row); err != nil || asks == gateOpen {
+	if asks, _, err := gateOf(ctx, e.gates, row); err != nil || asks == gateOpen {
 		return false, err
 	}
 	if known, err := e.knowsInput(ctx, row, w); err != nil || known {
