@@ -28,7 +28,7 @@ func (p place) doctor(ctx context.Context, _ string) []cli.Finding {
 	if err != nil {
 		return []cli.Finding{{What: "store", Text: err.Error(), Do: "see plaitd.md"}}
 	}
-	return append(p.examineServer(ctx, cfg), p.examineBucket(ctx)...)
+	return append(p.examineServer(ctx, cfg), p.examineBucket(ctx, cfg)...)
 }
 
 func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Finding {
@@ -161,12 +161,17 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 }
 
 // examineBucket tries all that a store does with a bucket.
-func (p place) examineBucket(ctx context.Context) []cli.Finding {
+func (p place) examineBucket(ctx context.Context, cfg postgres.Config) []cli.Finding {
 	b, err := p.bucket(ctx)
 	if err != nil {
 		return []cli.Finding{{What: "bucket", Text: err.Error(), Do: "check PLAIT_S3"}}
 	}
 	if b == nil {
+		ctx, cancel := context.WithTimeout(ctx, askWait)
+		defer cancel()
+		if is, err := postgres.InBucket(ctx, cfg); is && err == nil {
+			return []cli.Finding{{What: "bucket", Text: "none, but objects of the record are in one", Do: "set PLAIT_S3"}}
+		}
 		return []cli.Finding{{What: "bucket", OK: true, Text: "none: large objects are kept in the database"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWait)

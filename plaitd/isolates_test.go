@@ -253,7 +253,13 @@ func (w *isolated) rows(t *testing.T) {
 		begun[name] = begin(change)
 	}
 	for name, id := range begun {
-		t.Run(name, func(t *testing.T) { w.hears(t, id, "not a directory of this worker") })
+		t.Run(name, func(t *testing.T) {
+			w.hears(t, id, "not a directory of this worker")
+			until(t, "the thread says so", func() bool {
+				row, err := s.Thread(t.Context(), id)
+				return err == nil && row.Reason != nil && row.Reason.Kind == store.ReasonWorker
+			})
+		})
 	}
 	t.Run("with a tree that is a link", func(t *testing.T) {
 		for at := int64(0); ; {

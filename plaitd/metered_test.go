@@ -66,7 +66,7 @@ func (lostLease) Release() error { return nil }
 
 // Without an answer of the record, metrics say what else they know.
 func TestMetricsWithoutTheRecord(t *testing.T) {
-	waiting := []view.Waiting{{Needs: "gpu", Drives: 2, Since: time.Now().Add(-time.Hour)}}
+	waiting := []view.Waiting{{Needs: "gpu", Drives: 2, Oldest: time.Hour}}
 	var away error
 	var unable error
 	counts := control.Counts{Drives: 7, GivenBack: map[string]int64{engine.AtFiles: 3}}

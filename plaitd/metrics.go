@@ -113,7 +113,7 @@ func (s scraped) Collect(out chan<- prometheus.Metric) {
 	unlabeled := false
 	for _, w := range all {
 		gauge(waitingDesc, float64(w.Drives), w.Needs)
-		gauge(oldestDesc, max(0, time.Since(w.Since).Seconds()), w.Needs)
+		gauge(oldestDesc, w.Oldest.Seconds(), w.Needs)
 		unlabeled = unlabeled || w.Needs == ""
 	}
 	if !unlabeled { // an alert must always find a value

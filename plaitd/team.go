@@ -135,6 +135,13 @@ func (p place) guarded(ctx context.Context) error {
 
 // engine opens the engine that all workers of the record share.
 func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
+	cfg, err := p.config(ctx)
+	if err == nil {
+		err = bucketless(ctx, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
 	switch o.Name {
 	case engineLocal:
 		return alone{local.New(local.Config{})}, nil
@@ -146,10 +153,6 @@ func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, err
 		cfg.Log, cfg.Prefix = o.Log, p.getenv("PLAIT_TEMPORAL_PREFIX")
 		return temporal.New(cfg)
 	}
-	cfg, err := p.config(ctx)
-	if err != nil {
-		return nil, err
-	}
 	queue := queueOf(cfg)
 	queue.Tasks, queue.Log = o.Tasks, o.Log
 	if err := river.Outdated(ctx, queue); err != nil {
@@ -158,12 +161,25 @@ func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, err
 	return river.Open(ctx, queue)
 }
 
+// bucketless returns an error if there is no bucket, but the record uses one: tasks would fail in the middle.
+func bucketless(ctx context.Context, cfg postgres.Config) error {
+	if cfg.Bucket != nil {
+		return nil
+	}
+	is, err := postgres.InBucket(ctx, cfg)
+	if is {
+		err = usage("objects of the record are in a bucket: set PLAIT_S3, as wherever the record is used")
+	}
+	return err
+}
+
 // queueOf returns where the queue of a record is: next to it.
 func queueOf(cfg postgres.Config) river.Config {
 	return river.Config{URL: cmp.Or(cfg.Direct, cfg.URL)}
 }
 
-// alone is an engine with nothing to close.
+// alone is an engine that is always there.
 type alone struct{ *local.Engine }
 
-func (alone) Close() error { return nil }
+func (alone) Close() error               { return nil }
+func (alone) Ping(context.Context) error { return nil }

@@ -170,7 +170,7 @@ func interruption(ctx context.Context) error {
 // restart lets a thread run again after its owner died or its question was answered. If a person has to answer
 // first, it blocks the thread.
 func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, error) {
-	asks, _, err := e.gateOf(ctx, row)
+	asks, _, err := gateOf(ctx, e.gates, row)
 	if err != nil {
 		return row, err
 	}

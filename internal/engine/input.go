@@ -132,7 +132,7 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, comment, dr
 		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
 			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
 	}
-	if asks, _, err := e.gateOf(ctx, to.row); err != nil || asks != gateOpen {
+	if asks, _, err := gateOf(ctx, e.gates, to.row); err != nil || asks != gateOpen {
 		return err
 	}
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
@@ -155,7 +155,7 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
-	if asks, _, err := e.gateOf(ctx, row); err != nil || asks != noGate {
+	if asks, _, err := gateOf(ctx, e.gates, row); err != nil || asks != noGate {
 		return false, err // what the thread asked comes first
 	}
 	if known, err := e.knowsInput(ctx, row, w); err != nil || known {

@@ -141,7 +141,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
 	n = &node{row: row, waits: waits(row, e.cfg.Now())}
 	var expires int64
-	if n.gate, expires, err = e.gateOf(ctx, row); err != nil {
+	if n.gate, expires, err = gateOf(ctx, e.gates, row); err != nil {
 		return nil, err
 	}
 	if n.expires = expires != 0; n.expires {
@@ -236,20 +236,31 @@ type deadline struct {
 	at   time.Time
 }
 
+// gates reads gates.
+type gates interface {
+	Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error)
+}
+
+// Continues reports whether a thread goes on by itself: one that is blocked does if its question was answered.
+func Continues(ctx context.Context, from gates, row store.Thread) (bool, error) {
+	state, _, err := gateOf(ctx, from, row)
+	return state == gateAnswered || row.Status == store.Pending || row.Status == store.Running, err
+}
+
 // gateOf reads the state of the gate that a thread is blocked at, and when it times out if it is open, in Unix ms,
 // or 0 for never.
-func (e *Engine) gateOf(ctx context.Context, row store.Thread) (state gateState, expires int64, err error) {
+func gateOf(ctx context.Context, from gates, row store.Thread) (state gateState, expires int64, err error) {
 	why := row.Reason
 	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
 		(why.Kind != store.ReasonInput || why.Gate == "") {
 		return noGate, 0, nil
 	}
-	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
+	all, err := from.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
 		return noGate, 0, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
 	}
 	// Reasons written by older versions do not name their gate: look for an open one.
-	for _, g := range gates {
+	for _, g := range all {
 		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
 			if g.State == store.GateOpen {
 				return gateOpen, g.ExpiresAt, nil

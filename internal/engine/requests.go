@@ -117,7 +117,7 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 		}
 		fallthrough
 	case store.ReasonGate, store.ReasonConflict:
-		if asks, _, err := e.gateOf(ctx, row); err != nil || asks != noGate {
+		if asks, _, err := gateOf(ctx, e.gates, row); err != nil || asks != noGate {
 			return err
 		}
 	case store.ReasonJoin:

@@ -172,3 +172,58 @@ graph:
 		}
 	})
 }
+
+// A rented place is a slot of a machine that others have until it is free.
+type rented struct {
+	free chan struct{}
+	has  bool
+}
+
+func (p *rented) Pause() { p.has = false }
+
+func (p *rented) Resume(context.Context) error {
+	<-p.free
+	p.has = true
+	return nil
+}
+
+// An agent whose question was answered has neither a turn while it waits for its place, nor a place while it waits for
+// a turn.
+func TestAnsweredHoardsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, s := t.Context(), mem.New(mem.Config{Proven: true})
+		const flow = `
+version: 1
+name: one
+limits: {maxConcurrent: 1}
+roles: {a: {description: a}}
+graph: {$START: {new: {role: a, prompt: "{{ prompt }}"}}, a: {done: {role: $END}}}
+`
+		row := housetest.Begin(ctx, t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1,
+			Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
+		e := New(shared(s.Share(), nil))
+		task, err := e.slots.of(ctx, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := &rented{free: make(chan struct{})}
+		d := &driveSlot{engine: e, place: place, begun: true, paused: true}
+		resumed := make(chan error, 1)
+		go func() { resumed <- d.resume(ctx, task) }()
+		synctest.Wait()
+		other, err := ThreadClaim{s}.turn(ctx, row.ID, 1)
+		if err != nil {
+			t.Fatalf("it has the turn: %v", err)
+		}
+		close(place.free)
+		synctest.Wait()
+		if place.has {
+			t.Error("it has the place")
+		}
+		other.Release()
+		if err := <-resumed; err != nil || !place.has || d.turn == nil {
+			t.Errorf("it goes on without place and turn: %v", err)
+		}
+		d.release()
+	})
+}

@@ -209,13 +209,21 @@ func (d *driveSlot) release() {
 	}
 }
 
-// resume takes a turn and the place, unless the drive has them. It waits for what it left to others; if there is no
-// turn to begin with, it returns errTaskFull.
+// resume takes the place and a turn, unless the drive has them. It waits for what it left to others, and has neither
+// while it waits for the other; if there is no turn to begin with, it returns errTaskFull.
 func (d *driveSlot) resume(ctx context.Context, t *taskSlots) error {
 	if d.begun && !d.paused {
 		return nil
 	}
-	for t.limited() > 0 {
+	for {
+		if d.paused && d.place != nil {
+			if err := d.place.Resume(ctx); err != nil {
+				return err
+			}
+		}
+		if t.limited() == 0 {
+			break
+		}
 		turn, err := d.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, t.limited())
 		var held *store.HeldError
 		if err == nil {
@@ -228,6 +236,7 @@ func (d *driveSlot) resume(ctx context.Context, t *taskSlots) error {
 		case !d.begun:
 			return errTaskFull
 		}
+		d.pause()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -237,13 +246,7 @@ func (d *driveSlot) resume(ctx context.Context, t *taskSlots) error {
 			return err
 		}
 	}
-	d.begun = true
-	if d.paused && d.place != nil {
-		if err := d.place.Resume(ctx); err != nil {
-			return err
-		}
-	}
-	d.paused = false
+	d.begun, d.paused = true, false
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -61,35 +62,73 @@ type Trouble struct {
 	Worker  string
 	Text    string
 	Backoff Backoff
-	Now     time.Time
+	Now     time.Time // by the record's clock, which all workers share
+}
+
+// maxFailures is how often a thread is given back before a person has to look at it, although workers serve that have
+// not tried it: they may lack its labels, or be busy for hours.
+const maxFailures = 30
+
+// LiveWorkers returns the names of the workers that serve, in order.
+func LiveWorkers(ctx context.Context, s store.Leases) ([]string, error) {
+	held, err := s.Held(ctx, store.WorkerLease(""))
+	if err != nil {
+		return nil, fmt.Errorf("list serving workers: %w", err)
+	}
+	var names []string
+	for _, lease := range slices.Sorted(maps.Keys(held)) {
+		names = append(names, store.WorkerOf(lease))
+	}
+	return names, nil
+}
+
+// Untried returns those of the workers that have not given a thread back, given why it is in trouble.
+func Untried(why store.Reason, workers []string) (names []string) {
+	for _, name := range workers {
+		if _, tried := why.Workers[name]; !tried {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // GiveBack records that a worker cannot drive a thread whose lease it holds. The thread stays as it is, and is offered
-// again after a while, preferably to others. If none was able to for too long, it is blocked. Its attempts do not
-// count. It returns the thread's row.
+// again after a while, preferably to others; one whose question was answered runs again. If none was able to for too
+// long, it is blocked. Its attempts do not count. It returns the thread's row.
 func (t Trouble) GiveBack(ctx context.Context, s Store, under store.Fence, id string) (store.Thread, error) {
+	fail := func(err error) (store.Thread, error) {
+		return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
+	}
+	live, err := LiveWorkers(ctx, s)
+	if err != nil {
+		return fail(err)
+	}
 	for {
 		row, err := s.Thread(ctx, id)
 		if err != nil {
-			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
+			return fail(err)
 		}
-		if row.Status != store.Pending && row.Status != store.Running {
-			return row, nil
+		if goes, err := Continues(ctx, s, row); err != nil || !goes {
+			return row, err
 		}
 		running, err := s.Attempts(ctx, store.AttemptFilter{Thread: id, Status: store.AttemptRunning})
 		if err != nil {
-			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
+			return fail(err)
 		}
 		now := t.Now.UnixMilli()
-		why, over := t.reason(row.Reason, now)
+		why, over := t.reason(row.Reason, now, live)
 		next := row
 		var events []store.Event
+		if row.Status == store.Blocked {
+			events = resumed(row, now)
+			next.Status = store.Running
+		}
 		if over {
-			events = append(started(row, now), blockedEvents(row, why, now)...)
+			events = append(append(events, started(row, now)...), blockedEvents(row, why, now)...)
 			next = blockedRow(row, why)
 		} else {
-			events = []store.Event{event.New(row, now, event.ThreadDelayed{Worker: t.Worker,
-				Message: event.Text(why.Workers[t.Worker]), Until: why.ResetAt})}
+			events = append(events, event.New(row, now, event.ThreadDelayed{Worker: t.Worker,
+				Message: event.Text(why.Workers[t.Worker]), Until: why.ResetAt}))
 			next.Reason = &why
 		}
 		if len(running) == 0 {
@@ -102,17 +141,17 @@ func (t Trouble) GiveBack(ctx context.Context, s Store, under store.Fence, id st
 			return next, nil
 		}
 		if !errors.Is(err, store.ErrConflict) { // otherwise a person has asked something of the thread
-			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
+			return fail(err)
 		}
 	}
 }
 
-// reason returns what the thread's row says now, and whether a person has to look at it.
-func (t Trouble) reason(was *store.Reason, now int64) (why store.Reason, over bool) {
+// reason returns what the thread's row says now, and whether a person has to look at it: not while a worker serves
+// that has not tried it, and may only be busy.
+func (t Trouble) reason(was *store.Reason, now int64, live []string) (why store.Reason, over bool) {
 	b := t.Backoff.withDefaults()
 	why = store.Reason{Kind: store.ReasonWorker, Since: now, Workers: map[string]string{}}
-	// After a long time without a failure it is another trouble.
-	if was != nil && was.Kind == store.ReasonWorker && now-was.ResetAt < max(b.Limit, time.Minute).Milliseconds() {
+	if was != nil && was.Kind == store.ReasonWorker { // no step was made since, however long an agent has worked
 		why.Failures, why.Since = was.Failures, was.Since
 		maps.Copy(why.Workers, was.Workers)
 	}
@@ -120,9 +159,13 @@ func (t Trouble) reason(was *store.Reason, now int64) (why store.Reason, over bo
 	said := store.Text(text.OneLine(t.Text, maxWorkerReason))
 	why.Workers[t.Worker] = said
 	why.Message = t.Worker + ": " + said
-	end := why.Since + b.Limit.Milliseconds()
+	again, end := now+b.after(why.Failures).Milliseconds(), why.Since+b.Limit.Milliseconds()
+	others := len(Untried(why, live)) > 0
 	if now < end {
-		why.ResetAt = min(now+b.after(why.Failures).Milliseconds(), end)
+		again = min(again, end)
+	}
+	if now < end || others && why.Failures < maxFailures {
+		why.ResetAt = again
 		return why, false
 	}
 	var all []string
@@ -144,32 +187,24 @@ func waits(row store.Thread, now time.Time) time.Duration {
 
 // giveBack is Trouble.GiveBack for a thread that this engine drives under a lease, after err.
 func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err error) (store.Thread, error) {
-	row, readErr := e.cfg.Store.Thread(ctx, id)
-	if readErr != nil {
-		return row, errors.Join(err, readErr)
-	}
-	if row.Status == store.Blocked { // its question may have been answered: then it runs again, but not here
-		gate, _, gateErr := e.gateOf(ctx, row)
-		if gateErr != nil || gate != gateAnswered {
-			return row, errors.Join(err, gateErr)
-		}
-		if resumeErr := e.resume(ctx, row); resumeErr != nil {
-			return row, errors.Join(err, resumeErr)
-		}
-	}
 	e.forget(id)
 	t := Trouble{Worker: e.cfg.Worker, Text: e.cfg.Host.Secrets.Text(err.Error()), Backoff: e.cfg.WorkerBackoff,
 		Now: e.cfg.Now()}
-	now, backErr := t.GiveBack(ctx, e.unfenced, lease.Fence(), id)
-	if backErr != nil || now.Reason == nil || now.Reason.Kind != store.ReasonWorker {
+	row, backErr := t.GiveBack(ctx, e.unfenced, lease.Fence(), id)
+	if backErr != nil || row.Reason == nil || row.Reason.Kind != store.ReasonWorker {
 		return row, errors.Join(err, backErr)
 	}
-	e.cfg.Log.Warn("thread given back", "thread", id, "failures", now.Reason.Failures, "status", now.Status)
+	e.cfg.Log.Warn("thread given back", "thread", id, "failures", row.Reason.Failures, "status", row.Status)
+	if e.cfg.Ready != nil && attempt.NoRoom(e.cfg.Ready(ctx)) { // what fills the disk may be this thread's
+		if shedErr := e.cfg.Trees.Shed(row); shedErr != nil {
+			err = errors.Join(err, shedErr)
+		}
+	}
 	at := AtAgent
 	if _, files := errors.AsType[filesError](err); files {
 		at = AtFiles
 	}
-	return now, &WorkerError{at, err}
+	return row, &WorkerError{at, err}
 }
 
 // ownTrouble reports whether an error of a drive under a lease is a reason to give the thread back: not if it was

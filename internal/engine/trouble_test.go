@@ -2,7 +2,6 @@ package engine
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,8 +12,8 @@ import (
 func TestTroubleReason(t *testing.T) {
 	const second = 1000
 	start := int64(100 * second)
-	try := func(was *store.Reason, worker string, at int64) (store.Reason, bool) {
-		return Trouble{Worker: worker, Text: "the disk is full"}.reason(was, at)
+	try := func(was *store.Reason, worker string, at int64, live ...string) (store.Reason, bool) {
+		return Trouble{Worker: worker, Text: "the disk is full"}.reason(was, at, live)
 	}
 	want := func(name string, got, want store.Reason, over, wantOver bool) {
 		t.Helper()
@@ -41,13 +40,23 @@ func TestTroubleReason(t *testing.T) {
 	late := start + 15*60*second
 	last := next
 	last.ResetAt = late - second
-	end, over := try(&last, "a", late)
+	busy, over := try(&last, "a", late, "a", "b", "c")
+	want("while one serves that has not tried", busy, store.Reason{Kind: store.ReasonWorker,
+		Message: "a: the disk is full", Since: start, Failures: 3, ResetAt: late + 20*second, Workers: on("a", "b")}, over, false)
+
+	last.Failures = 29
+	if _, over := try(&last, "a", late, "a", "b", "c"); !over {
+		t.Error("it is tried for ever")
+	}
+
+	last.Failures = 2
+	end, over := try(&last, "a", late, "a", "b")
 	want("after a quarter of an hour", end, store.Reason{Kind: store.ReasonWorker, Since: start, Failures: 3,
 		Message: "no worker was able to do it for 15m0s: a: the disk is full; b: the disk is full", Workers: on("a", "b")},
 		over, true)
 
-	anew := next.ResetAt + 20*60*second // an agent was at work meanwhile, or no worker served
-	again, over := try(&next, "b", anew)
-	want("long after the last", again, store.Reason{Kind: store.ReasonWorker, Message: "b: the disk is full", Since: anew,
-		Failures: 1, ResetAt: anew + (5 * time.Second).Milliseconds(), Workers: on("b")}, over, false)
+	anew := next.ResetAt + 20*60*second // an agent was at work meanwhile
+	if again, over := try(&next, "b", anew); !over || again.Failures != 3 {
+		t.Errorf("long after the last it is %+v, over %t", again, over)
+	}
 }

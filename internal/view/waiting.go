@@ -15,10 +15,11 @@ import (
 type Waiting struct {
 	Needs  string // the labels that a worker must have, sorted, with commas between them; "" for none
 	Drives int
-	Since  time.Time // when the first of them last changed
+	Oldest time.Duration // since the first of them last changed, by the record's clock
 }
 
-// Waiting returns the threads of a team's tasks that wait for a worker, by the labels they need.
+// Waiting returns the threads of a team's tasks that wait for a worker, by the labels they need. Those that are to be
+// tried again later are not among them.
 func (b *Reader) Waiting(ctx context.Context) ([]Waiting, error) {
 	open := []store.Status{store.Pending, store.Running, store.Blocked}
 	rows, err := b.Store.Threads(ctx, store.ThreadFilter{Statuses: open})
@@ -33,7 +34,11 @@ func (b *Reader) Waiting(ctx context.Context) ([]Waiting, error) {
 	}
 	var ready []store.Thread
 	var leases []string
+	now := b.Store.Now()
 	for _, t := range thread.Leaves(rows) {
+		if t.Reason != nil && t.Reason.ResetAt > now.UnixMilli() {
+			continue
+		}
 		if _, team := tasks[t.Root]; team && t.Status != store.Blocked {
 			ready, leases = append(ready, t), append(leases, store.ThreadLease(t.ID))
 		}
@@ -52,13 +57,11 @@ func (b *Reader) Waiting(ctx context.Context) ([]Waiting, error) {
 		n, found := at[needs]
 		if !found {
 			n = len(list)
-			at[needs], list = n, append(list, Waiting{Needs: needs, Since: time.UnixMilli(t.UpdatedAt)})
+			at[needs], list = n, append(list, Waiting{Needs: needs})
 		}
 		w := &list[n]
 		w.Drives++
-		if since := time.UnixMilli(t.UpdatedAt); since.Before(w.Since) {
-			w.Since = since
-		}
+		w.Oldest = max(w.Oldest, now.Sub(time.UnixMilli(t.UpdatedAt)))
 	}
 	return list, nil
 }

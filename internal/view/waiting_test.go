@@ -3,6 +3,7 @@ package view_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -13,20 +14,27 @@ func TestWaiting(t *testing.T) {
 		options string
 		status  store.Status
 		driven  bool
-		want    string // the labels it is counted under, "none" if it is not
+		later   time.Duration // until it is tried again
+		want    string        // the labels it is counted under, "none" if it is not
 	}{
-		"not begun":    {`{"on":"team"}`, store.Pending, false, ""},
-		"runs":         {`{"on":"team"}`, store.Running, false, ""},
-		"needs labels": {`{"on":"team","needs":["linux","gpu"]}`, store.Running, false, "gpu,linux"},
-		"driven":       {`{"on":"team"}`, store.Running, true, "none"},
-		"blocked":      {`{"on":"team"}`, store.Blocked, false, "none"},
-		"ended":        {`{"on":"team"}`, store.Completed, false, "none"},
-		"not a team's": {`{}`, store.Running, false, "none"},
+		"not begun":    {`{"on":"team"}`, store.Pending, false, 0, ""},
+		"runs":         {`{"on":"team"}`, store.Running, false, 0, ""},
+		"needs labels": {`{"on":"team","needs":["linux","gpu"]}`, store.Running, false, 0, "gpu,linux"},
+		"driven":       {`{"on":"team"}`, store.Running, true, 0, "none"},
+		"blocked":      {`{"on":"team"}`, store.Blocked, false, 0, "none"},
+		"ended":        {`{"on":"team"}`, store.Completed, false, 0, "none"},
+		"not a team's": {`{}`, store.Running, false, 0, "none"},
+		"tried later":  {`{"on":"team"}`, store.Running, false, time.Minute, "none"},
+		"tried again":  {`{"on":"team"}`, store.Running, false, -time.Minute, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, root := newRecord(t)
 			row := root.row
 			row.Options, row.Status = json.RawMessage(c.options), c.status
+			now := r.store.Now()
+			if c.later != 0 {
+				row.Reason = &store.Reason{Kind: store.ReasonWorker, ResetAt: now.Add(c.later).UnixMilli()}
+			}
 			r.commit(store.Batch{Threads: []store.ThreadChange{{Row: row, From: root.row.State()}}})
 			if c.driven {
 				l, err := r.store.Acquire(t.Context(), store.ThreadLease(row.ID))
@@ -43,7 +51,8 @@ func TestWaiting(t *testing.T) {
 				if len(got) > 0 {
 					t.Errorf("%v wait", got)
 				}
-			case len(got) != 1 || got[0].Needs != c.want || got[0].Drives != 1 || got[0].Since.UnixMilli() != row.UpdatedAt:
+			case len(got) != 1 || got[0].Needs != c.want || got[0].Drives != 1 ||
+				got[0].Oldest < now.Sub(time.UnixMilli(row.UpdatedAt)):
 				t.Errorf("%v wait", got)
 			}
 		})

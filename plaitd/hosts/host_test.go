@@ -90,7 +90,8 @@ func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
 
 type unheld struct{ *local.Engine }
 
-func (unheld) Close() error { return nil }
+func (unheld) Close() error               { return nil }
+func (unheld) Ping(context.Context) error { return nil }
 
 func openRecord(ctx context.Context, home string) (store.Store, error) {
 	url := os.Getenv(recordAt)

@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -48,7 +50,7 @@ func TestLeasesOfEndedTasks(t *testing.T) {
 	var old store.Fence // of a drive that was cut off
 	for _, name := range []string{
 		"ended", "notes-ended", "slot-ended-1", "slot-ended-12", "thread-ended", "thread-path", "thread-gone",
-		"live", "notes-live", "slot-live-1", "thread-done-path", "thread-live", "worker-build-2",
+		"live", "notes-live", "slot-live-1", "thread-done-path", "thread-live", "worker-build-1", "worker-build-2",
 	} {
 		for range 3 {
 			l := acquire(name)
@@ -59,6 +61,7 @@ func TestLeasesOfEndedTasks(t *testing.T) {
 		}
 	}
 	held := acquire("thread-path")
+	acquire("worker-build-2")
 	change := store.ThreadChange{From: ended.State(), Row: ended}
 	change.Row.Status = store.Completed
 	commit(store.Batch{Threads: []store.ThreadChange{change}, Remove: []string{"gone"}})
@@ -101,5 +104,20 @@ func TestLeasesOfEndedTasks(t *testing.T) {
 	sweep(live...)
 	if next := acquire("slot-ended-1"); next.Fence().Token <= again.Fence().Token {
 		t.Errorf("the token %d, after %d", next.Fence().Token, again.Fence().Token)
+	}
+}
+
+// A sweep that takes too long to choose gives up, and others can write again.
+func TestSweepGivesUp(t *testing.T) {
+	s, ctx := open(t, Config{URL: migrated(t), Patience: 3 * time.Second}), t.Context()
+	_, err := s.Sweep(ctx, 0, func(v store.View) ([]dag.Hash, error) {
+		time.Sleep(time.Second)
+		return v.Resolve(ctx, "", 1)
+	})
+	if err == nil || !strings.Contains(err.Error(), "nobody could write for 1s") {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := s.Commit(ctx, store.Batch{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -88,3 +88,22 @@ func TestChunkSizes(t *testing.T) {
 		t.Errorf("%d of %d bytes, %v", len(data), len(text), err)
 	}
 }
+
+// TestInBucket checks that a record says whether it needs a bucket.
+func TestInBucket(t *testing.T) {
+	cfg := Config{URL: migrated(t)}
+	s, ctx := open(t, cfg), t.Context()
+	for _, x := range []struct {
+		loc any
+		is  bool
+	}{{nil, false}, {chunkPrefix + "a/1", false}, {dag.Sum([]byte("cc")).String() + "/1-a", true}} {
+		const q = "INSERT INTO plait.objects" +
+			" SELECT sha256(convert_to(coalesce($1::text, ''), 'UTF8')), 0, 0, 0, NULL::bytea, $1::text"
+		if _, err := s.writers.Exec(ctx, q, x.loc); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := InBucket(ctx, cfg); err != nil || is != x.is {
+			t.Errorf("with an object in %v: %t, %v", x.loc, is, err)
+		}
+	}
+}

@@ -32,11 +32,13 @@ var (
 	schema4 string
 	//go:embed commit4.sql
 	commit4 string
+	//go:embed schema5.sql
+	schema5 string
 )
 
 // migrations are run forward from the version found, all in one transaction. A released
 // script is never changed; a change is a new script.
-var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2, schema3, schema4 + commit4}
+var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2, schema3, schema4 + commit4, schema5}
 
 // oldest is the first version of Postgres that has all we need, in server_version_num's form.
 const oldest = 140000

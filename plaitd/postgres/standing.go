@@ -46,6 +46,21 @@ func Schema(ctx context.Context, cfg Config) (found, now int, err error) {
 	return found, len(migrations), nil
 }
 
+// InBucket reports whether objects of a database are in a bucket.
+func InBucket(ctx context.Context, cfg Config) (is bool, err error) {
+	c, err := connect(ctx, cmp.Or(cfg.Direct, cfg.URL))
+	if err == nil {
+		defer c.Close(context.WithoutCancel(ctx))
+		const q = "SELECT EXISTS (SELECT 1 FROM plait.objects WHERE loc < $1)" +
+			" OR EXISTS (SELECT 1 FROM plait.objects WHERE loc > $2)"
+		err = c.QueryRow(ctx, q, chunkPrefix, chunkPrefix+"~").Scan(&is)
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for objects in a bucket: %w", explain(ctx, err))
+	}
+	return is, nil
+}
+
 // logVersion is the version of the schema that has the log.
 const logVersion = 4
 

@@ -23,6 +23,8 @@ const (
 	sweepPart = 5000
 	// erasePart is how many keys are removed at a time.
 	erasePart = 500
+	// sweepShare is the part of Config.Patience for which a sweep may keep others from writing.
+	sweepShare = 3
 )
 
 // A view reads on the connection that holds the lock.
@@ -33,7 +35,7 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 }
 
 // Sweep deletes the objects that choose returns, unless they are pinned or were put less than
-// grace ago. choose runs while no process can write: it must not write, and should be quick.
+// grace ago. choose runs while no process can write: it must not write, and be quick, or all is undone.
 //
 // Rows are deleted in one transaction, bytes stored elsewhere once it is durable: a crash
 // in between leaves bytes that no row names, for Compact. Leases of tasks that have ended go with them.
@@ -73,19 +75,27 @@ func (s *Store) sweep(
 	if err != nil {
 		return nil, nil, err
 	}
+	limit := s.cfg.Patience / sweepShare
+	quick, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	var mu sync.Mutex // a connection runs one query at a time
 	with := func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 		mu.Lock()
 		defer mu.Unlock()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(quick, cancel)()
 		return explain(ctx, f(ctx, tx.Conn()))
 	}
 	chosen, err := choose(view{reads{store: s, with: with, whole: with}})
-	if err != nil {
-		return nil, nil, err
-	}
-	gone, locs, err = sweepRows(ctx, tx, chosen, grace)
 	if err == nil {
-		_, err = tx.Exec(ctx, sweepLeases)
+		gone, locs, err = sweepRows(quick, tx, chosen, grace)
+	}
+	if err == nil {
+		_, err = tx.Exec(quick, sweepLeases)
+	}
+	if err != nil && quick.Err() != nil && ctx.Err() == nil {
+		return nil, nil, fmt.Errorf("nobody could write for %s; try again when the server is less busy: %w", limit, err)
 	}
 	if err == nil {
 		err = tx.Commit(ctx)
@@ -98,7 +108,7 @@ func (s *Store) sweep(
 
 // sweepLeases deletes the leases of tasks that have ended or were removed, unless a process may still hold them. Their
 // tokens are not given out again: a process that was thought dead may come back with one. A lease of neither a thread,
-// a slot nor a task, such as that of a worker, stays, but for one that says why a worker was not able to work.
+// a slot nor a task stays, but for those of workers.
 const sweepLeases = `WITH named AS (
 	SELECT name, coalesce(substring(name FROM '^(?:thread|notes)-(.*)$'), substring(name FROM '^slot-(.*)-[0-9]+$')) AS of
 	FROM plait.leases
@@ -106,7 +116,8 @@ const sweepLeases = `WITH named AS (
 	DELETE FROM plait.leases l USING named n LEFT JOIN plait.threads t ON t.id = coalesce(n.of, n.name)
 		LEFT JOIN plait.threads r ON r.id = t.root
 	WHERE l.name = n.name AND NOT plait.alive(l.handle)
-		AND (l.name LIKE 'unable-%' OR coalesce(r.status NOT IN ('pending', 'running', 'blocked'), n.of IS NOT NULL))
+		AND (l.name LIKE 'unable-%' OR l.name LIKE 'worker-%'
+			OR coalesce(r.status NOT IN ('pending', 'running', 'blocked'), n.of IS NOT NULL))
 	RETURNING token
 )
 UPDATE plait.counters SET value = greatest(value, (SELECT max(token) FROM gone)) WHERE name = 'token'`

@@ -187,6 +187,9 @@ func (e *Engine) Close() error {
 	return nil
 }
 
+// Ping returns an error if the database does not answer.
+func (e *Engine) Ping(ctx context.Context) error { return e.pool.Ping(ctx) }
+
 // Poke announces that there may be something to do for a task.
 func (e *Engine) Poke(ctx context.Context, task string) error {
 	return e.reconcileAt(ctx, task, time.Time{})

@@ -96,6 +96,12 @@ func (e *Engine) Close() error {
 	return nil
 }
 
+// Ping returns an error if Temporal does not answer.
+func (e *Engine) Ping(ctx context.Context) error {
+	_, err := e.client.CheckHealth(ctx, nil)
+	return err
+}
+
 // pokePatience is how long Poke tries to reach Temporal.
 const pokePatience = 10 * time.Second
 

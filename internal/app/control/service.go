@@ -99,6 +99,15 @@ func (w *Worker) hold(ctx context.Context, name string) {
 	}
 }
 
+// A masked error has no secret in its text.
+type masked struct {
+	error
+	text string
+}
+
+func (m masked) Error() string { return m.text }
+func (m masked) Unwrap() error { return m.error }
+
 // check finds out whether the worker can work now, and returns why not.
 func (w *Worker) check(ctx context.Context) error {
 	if w.cfg.Ready == nil {
@@ -109,7 +118,7 @@ func (w *Worker) check(ctx context.Context) error {
 		return nil
 	}
 	if why != nil { // everyone reads it
-		why = errors.New(w.cfg.Secrets.Text(why.Error()))
+		why = masked{why, w.cfg.Secrets.Text(why.Error())}
 	}
 	w.mu.Lock()
 	changed := !sameError(w.unable, why)
@@ -139,17 +148,24 @@ func sameError(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
 
-// liveWorkers returns the names of the workers that serve, in order.
-func (w *Worker) liveWorkers(ctx context.Context) ([]string, error) {
-	held, err := w.cfg.Store.Held(ctx, store.WorkerLease(""))
-	if err != nil {
-		return nil, fmt.Errorf("list serving workers: %w", err)
+// patience is how long a worker that was not able to drive a thread leaves it to those that have not tried it, which
+// may be busy, once it is offered again.
+const patience = 15 * time.Minute
+
+// leaves reports whether this worker leaves a thread to others, since it was not able to drive it. If the task needs
+// labels, it may be the only one that has them.
+func (w *Worker) leaves(ctx context.Context, root, row store.Thread) (bool, error) {
+	why := row.Reason
+	if why == nil || why.Kind != store.ReasonWorker || len(engine.Untried(*why, []string{w.cfg.Name})) > 0 ||
+		w.until(row) < -patience {
+		return false, nil
 	}
-	var names []string
-	for _, lease := range slices.Sorted(maps.Keys(held)) {
-		names = append(names, store.WorkerOf(lease))
+	opts, err := record.OptionsOf(root)
+	if err != nil || len(opts.Needs) > 0 {
+		return false, err
 	}
-	return names, nil
+	live, err := engine.LiveWorkers(ctx, w.cfg.Store)
+	return len(engine.Untried(*why, live)) > 0, err
 }
 
 // ready returns where threads may be driven.
@@ -169,7 +185,7 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 			return nil, err
 		}
 	}
-	live, err := w.liveWorkers(ctx)
+	live, err := engine.LiveWorkers(ctx, w.cfg.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +222,15 @@ func (w *Worker) giveBack(ctx context.Context, id string, why error) (store.Thre
 	var held *store.HeldError
 	switch {
 	case errors.As(err, &held):
-		return w.cfg.Store.Thread(ctx, id)
+		return w.cfg.All.Thread(ctx, id)
 	case err != nil:
 		return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
 	}
 	defer lease.Release()
-	t := engine.Trouble{Worker: w.cfg.Name, Text: w.cfg.Secrets.Text(why.Error()), Backoff: w.cfg.Backoff, Now: time.Now()}
+	t := engine.Trouble{Worker: w.cfg.Name, Text: w.cfg.Secrets.Text(why.Error()), Backoff: w.cfg.Backoff,
+		Now: w.cfg.Store.Now()}
 	w.count(func(c *Counts) { c.GivenBack[engine.AtWorkspace]++ })
-	return t.GiveBack(ctx, w.cfg.Store, lease.Fence(), id)
+	return t.GiveBack(ctx, w.cfg.All, lease.Fence(), id)
 }
 
 // openAgain is how long a worker waits before it tries again to open a workspace that it could not open: events could
@@ -244,38 +261,39 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 	if w.check(ctx) != nil {
 		return soon, nil
 	}
-	live, err := w.liveWorkers(ctx)
-	if err != nil {
-		return dispatch.Agenda{}, err
-	}
-	rows, err := thread.Subtree(ctx, w.cfg.Store, root.ID)
+	rows, err := thread.Subtree(ctx, w.cfg.All, root.ID)
 	if err != nil {
 		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", root.ID, err)
 	}
 	out := dispatch.Agenda{At: time.Now().Add(w.cfg.RecheckEvery)}
 	for _, row := range thread.Leaves(rows) {
-		if row.Status != store.Pending && row.Status != store.Running {
+		if goes, err := engine.Continues(ctx, w.cfg.Store, row); err != nil {
+			return dispatch.Agenda{}, err
+		} else if !goes {
 			continue
 		}
-		if r := row.Reason; r != nil && r.Kind == store.ReasonWorker {
-			tried := slices.Collect(maps.Keys(r.Workers))
-			if slices.Contains(tried, w.cfg.Name) && len(without(live, tried)) > 0 {
-				return soon, nil
-			}
-			if at := time.UnixMilli(r.ResetAt); at.After(time.Now()) {
-				out.At = earlier(out.At, at)
-				continue
+		if leaves, err := w.leaves(ctx, root, row); err != nil || leaves {
+			return soon, err
+		}
+		if w.until(row) <= 0 {
+			w.cfg.Operator.Warn("look at task", "task", root.ID, "error", w.cfg.Secrets.Text(why.Error()))
+			if row, err = w.giveBack(ctx, row.ID, why); err != nil {
+				return dispatch.Agenda{}, err
 			}
 		}
-		w.cfg.Operator.Warn("look at task", "task", root.ID, "error", w.cfg.Secrets.Text(why.Error()))
-		if row, err = w.giveBack(ctx, row.ID, why); err != nil {
-			return dispatch.Agenda{}, err
-		}
-		if row.Reason != nil && row.Reason.ResetAt > 0 {
-			out.At = earlier(out.At, time.UnixMilli(row.Reason.ResetAt))
+		if left := w.until(row); left > 0 {
+			out.At = earlier(out.At, time.Now().Add(left))
 		}
 	}
 	return out, nil
+}
+
+// until returns how long it is until a thread is offered again that a worker gave back.
+func (w *Worker) until(row store.Thread) time.Duration {
+	if row.Reason == nil || row.Reason.Kind != store.ReasonWorker {
+		return 0
+	}
+	return time.UnixMilli(row.Reason.ResetAt).Sub(w.cfg.Store.Now())
 }
 
 func earlier(a, b time.Time) time.Time {

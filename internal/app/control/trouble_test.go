@@ -21,7 +21,6 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 const single = `
@@ -186,52 +185,6 @@ func TestTroubleWithoutEnd(t *testing.T) {
 			t.Errorf("the task is %s", got)
 		}
 	})
-}
-
-// Who cannot open a workspace leaves the task to others, and says why on its threads.
-func TestTroubleOfALook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, map[string]scripted{"only": say(status("done"))})
-		h.clock = time.Now
-		task := h.team(single)
-		a, b := h.ailing("a"), h.ailing("b")
-		a.open = errors.New("not allowed with the key of the shop")
-		a.cfg.Secrets = &secret.Set{}
-		a.cfg.Secrets.Add("the key of the shop")
-		opens := 0
-		a.cfg.Open = counting(a.cfg.Open, &opens)
-		if agenda := a.looks(t, task); !agenda.At.Equal(time.UnixMilli(h.row(task).Reason.ResetAt)) {
-			t.Errorf("it looks again at %v", agenda.At)
-		}
-		if said := h.row(task).Reason.Workers["a"]; !strings.Contains(said, "not allowed with ***") {
-			t.Errorf("it says %q", said)
-		}
-		if agenda := a.looks(t, task); opens != 1 || !agenda.At.Equal(time.Now().Add(time.Second)) {
-			t.Errorf("at once it opens again: %d times; %v", opens, agenda.At)
-		}
-		time.Sleep(5 * time.Second)
-		serving, end := context.WithCancel(t.Context())
-		go b.hold(serving, store.WorkerLease("b"))
-		synctest.Wait()
-		agenda := a.looks(t, task)
-		if r := h.row(task).Reason; r.Failures != 1 || !agenda.At.Equal(time.Now().Add(time.Second)) {
-			t.Errorf("although another could look, it is %+v, again at %v", r, agenda.At)
-		}
-		if ready := b.looks(t, task).Drive; len(ready) != 1 {
-			t.Error("another cannot look")
-		}
-		end()
-		synctest.Wait()
-	})
-}
-
-// counting counts how often a workspace is opened.
-func counting(open func(context.Context, store.Thread) (*Controller, error),
-	n *int) func(context.Context, store.Thread) (*Controller, error) {
-	return func(ctx context.Context, root store.Thread) (*Controller, error) {
-		*n++
-		return open(ctx, root)
-	}
 }
 
 // A worker that cannot work declines, is served no more, says why, and comes back; what it drives goes on.

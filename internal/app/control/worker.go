@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/files/place"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/secret"
 )
@@ -18,6 +20,8 @@ import (
 // WorkerConfig configures a worker.
 type WorkerConfig struct {
 	Store store.Store
+	// All is Store with the rows that it refuses to read, as place.ErrElsewhere: they say why. nil: it reads all.
+	All store.Store
 	// Open returns a controller with the settings of the workspace that a task belongs to.
 	Open func(ctx context.Context, root store.Thread) (*Controller, error)
 	Name string // under which others know it
@@ -76,6 +80,9 @@ type localTask struct {
 
 // NewWorker returns a worker; it touches nothing.
 func NewWorker(cfg WorkerConfig) *Worker {
+	if cfg.All == nil {
+		cfg.All = cfg.Store
+	}
 	if cfg.RecheckEvery == 0 {
 		cfg.RecheckEvery = store.LeaseTTL
 	}
@@ -95,15 +102,22 @@ func NewWorker(cfg WorkerConfig) *Worker {
 // Reconcile makes the moves of a task that need no agent, stops threads driven here that are no longer wanted,
 // and returns what may be driven.
 func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, error) {
+	if at := w.notBefore(id); at.After(time.Now()) {
+		return dispatch.Agenda{At: at}, nil
+	}
 	root, err := w.cfg.Store.Thread(ctx, id)
+	elsewhere := err
+	if errors.Is(err, place.ErrElsewhere) {
+		root, err = w.cfg.All.Thread(ctx, id)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && (root.Ended() || !Team(root)) {
 		return dispatch.Agenda{Ended: true}, nil
 	}
 	if err != nil {
 		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", id, err)
 	}
-	if at := w.notBefore(id); at.After(time.Now()) {
-		return dispatch.Agenda{At: at}, nil
+	if elsewhere != nil {
+		return w.unopened(ctx, root, elsewhere)
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
@@ -112,6 +126,9 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	defer w.releaseTask(root, t)
 	w.count(func(c *Counts) { c.Reconciles++ })
 	a, err := t.engine.Reconcile(ctx, id)
+	if errors.Is(err, place.ErrElsewhere) {
+		return w.unopened(ctx, root, err)
+	}
 	if err != nil {
 		w.count(func(c *Counts) { c.Failed++ })
 		return dispatch.Agenda{}, err
@@ -160,11 +177,11 @@ func (w *Worker) Drive(ctx context.Context, id string, slot *dispatch.Slot) erro
 	if err != nil {
 		return fmt.Errorf("drive thread %s: %w", id, err)
 	}
+	if leaves, err := w.leaves(ctx, root, row); err != nil || leaves {
+		return cmp.Or(err, dispatch.ErrBusy)
+	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
-		if row.Status == store.Blocked { // its question was answered: another worker may be able to continue
-			return dispatch.ErrBusy
-		}
 		if _, backErr := w.giveBack(ctx, id, err); backErr != nil {
 			return errors.Join(err, backErr)
 		}

@@ -32,5 +32,5 @@ func blameLimit(fail *agent.Failure, spent string) {
 	}
 }
 
-// noRoom reports whether an error is due to a full disk, which may have room again by now.
-func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// NoRoom reports whether an error is due to a full disk, which may have room again by now.
+func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -59,7 +59,7 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 				name = "" // keepFiles keeps them under it
 			}
 			if r.after, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, name); err != nil {
-				err = treeFailure(ctx, err, noRoom(err))
+				err = treeFailure(ctx, err, NoRoom(err))
 			}
 		}
 		if err == nil {

@@ -10,7 +10,8 @@
 // If all machines use the same directory, a working tree has the same path on all of them. Laws:
 //
 //   - Everything here that a task needs is a copy of what the record and the remote have. It may all be removed while
-//     nothing is being driven, and is made again. What agents made and the record cannot have stays with its task.
+//     nothing is being driven, and is made again. What agents made and the record cannot have stays with its task,
+//     unless the space is needed.
 //   - A row in the record names no directory of a machine: [Place.Store] adds it when the row is read, and removes it
 //     when the row is written.
 //   - Two tasks share objects of the remote, and no other byte.

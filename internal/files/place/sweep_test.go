@@ -111,3 +111,33 @@ func TestSweepKeeps(t *testing.T) {
 		t.Errorf("%s is left after the task: %v", row.Workspace, err)
 	}
 }
+
+// A working tree that is removed to make room is made again, without what the record does not have.
+func TestShed(t *testing.T) {
+	m := newTeam(t, working)
+	m.begin(project(t), "", two)
+	w := m.worker("a", t.TempDir())
+	row := w.row(t, taskID)
+	prepare := func() {
+		t.Helper()
+		if err := w.trees.Prepare(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepare()
+	large := filepath.Join(row.Tree, "large")
+	if err := os.WriteFile(large, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.trees.Shed(row); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(row.Tree); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the tree: %v", err)
+	}
+	prepare()
+	if _, err := os.Lstat(large); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the record does not have: %v", err)
+	}
+	w.finish(t)
+}

@@ -87,6 +87,22 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	return t.complete(ctx, row, top)
 }
 
+// Shed removes the working tree of a thread in a place, which the caller may drive, with all that the record does not
+// have: it is made again when the thread is driven.
+func (t *Trees) Shed(row store.Thread) error {
+	if !t.placed(row) || !Own(row) {
+		return nil
+	}
+	top := root(row)
+	defer t.held.take(top)()
+	for _, name := range []string{stampFile(top), readyFile(top), top} {
+		if err := git.RemoveAll(name); err != nil {
+			return fmt.Errorf("remove the working tree of thread %s: %w", row.ID, err)
+		}
+	}
+	return nil
+}
+
 // held are directories that are being changed, or must not change for a while.
 type held struct {
 	mu  sync.Mutex

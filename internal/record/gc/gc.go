@@ -122,7 +122,11 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 			return err
 		}
 		p.scanned = refTable{}
-		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
+		parts := slices.Collect(slices.Chunk(hashes, max(sweepSize, p.roots/2)))
+		if len(parts) == 0 {
+			parts = [][]dag.Hash{nil} // a store also sweeps what is not an object
+		}
+		for _, part := range parts {
 			if err := p.mark(ctx, cfg.Store); err != nil { // as much as possible without blocking writers
 				return err
 			}

@@ -66,6 +66,7 @@ type EngineOptions struct {
 type Engine interface {
 	dispatch.Engine
 	io.Closer
+	Ping(ctx context.Context) error // why it does not answer
 }
 
 // workerFlags are the flags of worker.
@@ -162,8 +163,8 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	places := workplaces{app: a, first: w, open: map[string]*workplace{}}
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
-	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		RecheckEvery: look, Log: a.log, Operator: log,
+	worker := control.NewWorker(control.WorkerConfig{Store: w.store, All: a.place.Store(), Open: places.control,
+		Tokens: tokensOf(a.record), RecheckEvery: look, Log: a.log, Operator: log,
 		Name: f.name, Ready: a.readiness(w).check, Secrets: &a.keys.secrets, Changed: a.tellService(f.name),
 		Backoff: a.program.Team.Backoff, RetryUnable: a.program.Team.RetryUnable})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
@@ -178,7 +179,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 		}
 		return e.Poke(ctx, task)
 	}
-	stats, err := a.listen(f.listen, w.store, worker, a.measured(f, w, worker))
+	stats, err := a.listen(f.listen, w.store, e, worker, a.measured(f, w, worker))
 	if err != nil {
 		return err
 	}

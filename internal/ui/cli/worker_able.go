@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,22 +130,30 @@ func memoryLimit() string {
 	return text.Size(least)
 }
 
-// teamDirs returns where a worker writes.
-func (a *app) teamDirs(home string) []string {
-	if a.place == nil {
-		return []string{home}
+// teamDirs returns where a worker and its agents write: each is there, or will be made there.
+func (a *app) teamDirs(home string) (dirs []string) {
+	all := []string{home, os.TempDir(), config.ScratchDir()}
+	if a.place != nil {
+		all = slices.Insert(all, 1, a.place.Dir())
 	}
-	return []string{home, a.place.Dir()}
+	if set, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // else the settings are what is wrong
+		all = append(all, set.Team.V.Directories...)
+	}
+	for _, dir := range all {
+		for !exists(dir) && filepath.Dir(dir) != dir {
+			dir = filepath.Dir(dir)
+		}
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
-// examineDisk reports what is left where a directory is, or will be.
+// examineDisk reports what is left where a directory is.
 func examineDisk(dir string) Finding {
-	at := dir
-	for !exists(at) && filepath.Dir(at) != at {
-		at = filepath.Dir(at)
-	}
 	f := Finding{What: "disk"}
-	left, err := freeIn(at)
+	left, err := freeIn(dir)
 	if err != nil {
 		f.Text = err.Error()
 		return f

@@ -102,7 +102,7 @@ func (r *readiness) roomIn(dir string) error {
 	}
 	free, err := r.room(dir)
 	if r.short[dir] = err == nil && free < wants; r.short[dir] {
-		return fmt.Errorf("no space left on device: %s had less than %d MiB, and needs %d",
+		return fmt.Errorf("%w: %s had less than %d MiB, and needs %d", syscall.ENOSPC,
 			dir, minFree>>20, enoughFree>>20)
 	}
 	return nil

@@ -2,14 +2,22 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/adrg/xdg"
+
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 // newReadiness returns a readiness of a disk with the given room.
@@ -96,5 +104,55 @@ func TestKeyOfAWorker(t *testing.T) {
 		if got := a.secret("SHOP_KEY"); got != want {
 			t.Errorf("worker %q: %q, want %q", worker, got, want)
 		}
+	}
+}
+
+// A worker looks at all disks that it and its agents write to.
+func TestTeamDirs(t *testing.T) {
+	home, tmp, cache, data := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	t.Cleanup(xdg.Reload) // once the variables are as before
+	for name, value := range map[string]string{"TMPDIR": tmp, "XDG_CACHE_HOME": cache, "XDG_CONFIG_HOME": home} {
+		t.Setenv(name, value)
+	}
+	xdg.Reload()
+	if err := os.Mkdir(filepath.Join(home, "plait"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := []byte("team: {directories: [" + data + "]}\n")
+	if err := os.WriteFile(filepath.Join(home, "plait", "config.yaml"), settings, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{getenv: func(string) string { return "" }}
+	if got := a.teamDirs(home); !slices.Equal(got, []string{home, tmp, cache, data}) {
+		t.Errorf("it looks at %q", got)
+	}
+}
+
+// A pinged engine answers unless it has an error.
+type pinged struct {
+	Engine
+	err error
+}
+
+func (e *pinged) Ping(context.Context) error { return e.err }
+
+// A worker is not healthy without its engine.
+func TestHealthOfTheEngine(t *testing.T) {
+	a, e := &app{program: Program{Team: &Team{}}}, &pinged{}
+	s := mem.New(mem.Config{})
+	stats, err := a.listen("127.0.0.1:0", s, e, control.NewWorker(control.WorkerConfig{Store: s}), Measured{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		got, err := http.Get("http://" + stats.addr.String() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Body.Close(); got.StatusCode != want {
+			t.Errorf("status %d, want %d", got.StatusCode, want)
+		}
+		e.err = errors.New("connection refused")
 	}
 }

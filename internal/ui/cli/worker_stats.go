@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A statServer reports on a worker over HTTP. Without an address it has nothing to close.
@@ -42,12 +43,13 @@ const statsWait = 30 * time.Second
 
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
-	return Measured{Counts: worker.Counts, Unable: worker.Unable, Waiting: w.view().Waiting, Slots: agentsOf(f, w),
+	all := view.Reader{Store: a.place.Store()} // also what waits in vain for this worker
+	return Measured{Counts: worker.Counts, Unable: worker.Unable, Waiting: all.Waiting, Slots: agentsOf(f, w),
 		Dirs: a.teamDirs(w.home), Free: freeIn, Version: a.program.version()}
 }
 
 // listen serves /metrics, in the text format of Prometheus, and /healthz. Isolated agents cannot read either.
-func (a *app) listen(address string, s store.Store, w *control.Worker, m Measured) (statServer, error) {
+func (a *app) listen(address string, s store.Store, e Engine, w *control.Worker, m Measured) (statServer, error) {
 	if address == "" {
 		return statServer{}, nil
 	}
@@ -64,6 +66,10 @@ func (a *app) listen(address string, s store.Store, w *control.Worker, m Measure
 		defer cancel()
 		if answers(ctx, s) != nil {
 			http.Error(out, "the record does not answer", http.StatusServiceUnavailable)
+			return
+		}
+		if e.Ping(ctx) != nil {
+			http.Error(out, "the engine does not answer", http.StatusServiceUnavailable)
 			return
 		}
 		if w.Counts().Draining {
