@@ -83,8 +83,8 @@ func (v *verifier) origins(ctx context.Context) (map[string][]byte, error) {
 	return all, nil
 }
 
-// origin returns a proof in a bundle: that of the task by another log, in which it was before. It is checked as a bundle
-// without a record, with the keys of the policy.
+// origin returns a proof in a bundle: that of the task by another log, in which it was before. It is a bundle without a
+// record, and checked with the keys of the policy.
 func (v *verifier) origin(ctx context.Context, log string) (*verifier, []byte, error) {
 	fail := func(err error) (*verifier, []byte, error) {
 		return nil, nil, fmt.Errorf("proof by the log %s: %w", clip(log), err)

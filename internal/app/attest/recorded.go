@@ -48,7 +48,7 @@ func (v *verifier) record(ctx context.Context) error {
 			}
 		}
 	}
-	for _, c := range []*Change{&got, &said} { // earlier versions did not look between steps, and no record has the commit
+	for _, c := range []*Change{&got, &said} { // no record has the commit, and earlier versions did not compare steps
 		c.NotKnown = slices.DeleteFunc(slices.Clone(c.NotKnown), func(u Unknown) bool { return u.What == GapByHand })
 	}
 	a, err := dag.Marshal(got)

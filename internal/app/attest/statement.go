@@ -54,7 +54,7 @@ const (
 	DigestCommit = "gitCommit"
 	DigestTree   = "gitTree"            // of the files after the change
 	DigestPatch  = "gitPatchIdVerbatim" // git patch-id --verbatim of the change: a rebase keeps it
-	digestLoose  = "gitPatchId"         // of earlier versions, compared with nothing: patches that differ in white space share it
+	digestLoose  = "gitPatchId"         // of earlier versions: patches that differ in white space share it
 )
 
 // A Change is the predicate: how the change was made.

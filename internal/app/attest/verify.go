@@ -95,7 +95,8 @@ func (v *verifier) verify(ctx context.Context) (err error) {
 		return err
 	}
 	v.change, v.signer = s.Predicate, key
-	v.report.Task, v.report.Subjects, v.report.NotKnown = s.Predicate.Task.ID, s.Subject, slices.Clone(s.Predicate.NotKnown)
+	v.report.Task, v.report.Subjects = v.change.Task.ID, s.Subject
+	v.report.NotKnown = slices.Clone(v.change.NotKnown)
 	for _, u := range v.change.gaps() { // whether the statement says so or not
 		v.unknown(u)
 	}
@@ -203,7 +204,6 @@ func (v *verifier) entries(head history.Checkpoint) error {
 // approvals checks each signature of an approval, and returns the keys of those who approved. An approval that was
 // signed for the log of another record, in which the task was before, counts if the bundle has the proof of that log.
 func (v *verifier) approvals(ctx context.Context, head history.Checkpoint) (keys []ssh.PublicKey, err error) {
-	var other []dag.Hash
 	for _, a := range v.change.Approvals {
 		if a.Signed == "" {
 			continue
@@ -222,25 +222,12 @@ func (v *verifier) approvals(ctx context.Context, head history.Checkpoint) (keys
 		case err != nil:
 			return nil, err
 		case !proven:
-			other = append(other, a.Hash)
+			v.unknown(Unknown{What: GapOtherLog})
 		case a.Verdict == store.GateApproved:
 			keys = append(keys, key)
 		}
 	}
-	if other != nil {
-		v.unknown(Unknown{What: GapOtherLog, Steps: v.change.with(other)})
-	}
 	return keys, nil
-}
-
-// with returns the steps that were made with one of these answers.
-func (c *Change) with(answers []dag.Hash) (steps []dag.Hash) {
-	for _, s := range c.Steps {
-		if slices.ContainsFunc(s.Approvals, func(h dag.Hash) bool { return slices.Contains(answers, h) }) {
-			steps = append(steps, s.Node)
-		}
-	}
-	return steps
 }
 
 // subject checks that the bundle is about the change that somebody has. Files alone do not say what changed: others may
