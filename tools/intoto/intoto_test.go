@@ -3,10 +3,12 @@
 package intoto
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -30,19 +32,20 @@ func (k key) Verify(_ context.Context, data, sig []byte) error {
 func (key) KeyID() (string, error)     { return "", nil }
 func (k key) Public() crypto.PublicKey { return k.PublicKey }
 
-// TestEnvelope verifies the envelope that docs/format.md has, and reads its statement.
-func TestEnvelope(t *testing.T) {
-	page, err := os.ReadFile("../../docs/format.md")
+// TestBundle verifies the envelope in the bundle of docs/format.md's examples, which the tests of attest compare with
+// what is written now and have ssh-keygen and openssl check, and reads its statement.
+func TestBundle(t *testing.T) {
+	z, err := zip.OpenReader("../../internal/app/attest/testdata/change.plait")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "<!-- attested: envelope -->\n```json\n")
-	text, _, ok := strings.Cut(rest, "\n```")
-	if !ok {
-		t.Fatal("docs/format.md has no envelope")
+	defer z.Close()
+	data, err := fs.ReadFile(z, "attestation.dsse.json")
+	if err != nil {
+		t.Fatal(err)
 	}
 	var e dsse.Envelope
-	if err := json.Unmarshal([]byte(text), &e); err != nil {
+	if err := json.Unmarshal(data, &e); err != nil {
 		t.Fatal(err)
 	}
 	public := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize)).Public().(ed25519.PublicKey)

@@ -76,8 +76,7 @@ func (r Record) change(ctx context.Context) (c Change, err error) {
 	if c.Task.Digest, err = r.Nodes.Digest(ctx, root.Head); err != nil {
 		return c, err
 	}
-	c.Approvals, c.Steps, c.NotKnown = r.approvals(), []Step{}, []Unknown{}
-	missing := map[Gap][]dag.Hash{}
+	c.Approvals, c.Steps = r.approvals(), []Step{}
 	seen := map[dag.Hash]bool{}
 	for _, t := range append([]store.Thread{root}, r.Threads...) {
 		var chain []thread.Step
@@ -96,17 +95,10 @@ func (r Record) change(ctx context.Context) (c Change, err error) {
 			if err != nil {
 				return c, fmt.Errorf("step %s: %w", s.Hash.Short(), err)
 			}
-			for _, gap := range c.gapsOf(step) {
-				missing[gap] = append(missing[gap], step.Node)
-			}
 			c.Steps = append(c.Steps, step)
 		}
 	}
-	for _, gap := range gaps() {
-		if steps := missing[gap]; steps != nil {
-			c.NotKnown = append(c.NotKnown, Unknown{steps, gap})
-		}
-	}
+	c.NotKnown = c.gaps()
 	return c, nil
 }
 
@@ -154,7 +146,7 @@ func (r Record) step(ctx context.Context, s thread.Step) (Step, error) {
 		}
 		for _, src := range e.Sources {
 			if len(src.Command) > 0 && !src.Unfinished() && src.ExitCode != nil {
-				v.Evidence = append(v.Evidence, evidenceOf(h, e, src))
+				v.Evidence = append(v.Evidence, evidenceOf(h, e, src, d.RanOn()))
 			}
 		}
 	}
@@ -186,16 +178,52 @@ func (r Record) agent(ctx context.Context, d *thread.Detail) (*Agent, error) {
 	return a, nil
 }
 
-func evidenceOf(h dag.Hash, e *thread.Evidence, src thread.EvidenceSource) Evidence {
+func evidenceOf(h dag.Hash, e *thread.Evidence, src thread.EvidenceSource, tree string) Evidence {
 	v := Evidence{Command: strings.Join(src.Command, " "), Exit: *src.ExitCode, ID: thread.FullID(e.By, e.ID), Node: h,
-		Output: src.Hash, Result: resultFailed}
+		Output: src.Hash, Result: resultFailed, Tree: tree}
 	if v.Exit == 0 {
 		v.Result = resultPassed
 	}
-	if src.Tree != nil {
-		v.Tree = *src.Tree
-	}
 	return v
+}
+
+// byEnd returns the steps in the order in which they ended, whatever threads they are of.
+func (c *Change) byEnd() []Step {
+	return slices.SortedStableFunc(slices.Values(c.Steps), func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.EndedAt, b.EndedAt), cmp.Compare(a.StartedAt, b.StartedAt))
+	})
+}
+
+// gaps returns what the steps themselves show not to be known.
+func (c *Change) gaps() []Unknown {
+	missing := map[Gap][]dag.Hash{GapByHand: c.byHand()}
+	for _, s := range c.Steps {
+		for _, gap := range c.gapsOf(s) {
+			missing[gap] = append(missing[gap], s.Node)
+		}
+	}
+	all := []Unknown{}
+	for _, gap := range gaps() {
+		if steps := missing[gap]; steps != nil {
+			all = append(all, Unknown{steps, gap})
+		}
+	}
+	return all
+}
+
+// byHand returns the steps that found files as no step before them had found or left them.
+func (c *Change) byHand() (steps []dag.Hash) {
+	known := map[string]bool{}
+	for _, s := range c.byEnd() {
+		if s.TreeBefore == "" || s.TreeAfter == "" {
+			continue
+		}
+		if len(known) > 0 && !known[s.TreeBefore] {
+			steps = append(steps, s.Node)
+		}
+		known[s.TreeBefore], known[s.TreeAfter] = true, true
+	}
+	return steps
 }
 
 // gapsOf returns what is not known of a step.

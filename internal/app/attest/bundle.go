@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strings"
 
@@ -67,6 +68,9 @@ func sums(export *zip.Reader) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "%s  %s\n", h, f.Name)
 	}
+	if b.Len() > maxSums {
+		return nil, fmt.Errorf("sum export: the names of its files take more than %d bytes", maxSums)
+	}
 	return b.Bytes(), nil
 }
 
@@ -74,7 +78,11 @@ func sums(export *zip.Reader) ([]byte, error) {
 // files. export is that of the task, nil for a bundle without its record.
 func NewBundle(s *Statement, checkpoint []byte, entries *Entries, export *zip.Reader) (b Bundle, err error) {
 	b = Bundle{Checkpoint: checkpoint, Record: export}
-	if b.Entries, err = dag.Marshal(entries); err != nil {
+	b.Entries, err = dag.MarshalWithin(entries, math.MaxInt)
+	if err == nil && len(b.Entries) > maxEntries {
+		err = fmt.Errorf("more than %d bytes", maxEntries)
+	}
+	if err != nil {
 		return b, fmt.Errorf("write entries: %w", err)
 	}
 	if export != nil {

@@ -1,7 +1,10 @@
 package attest
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -13,8 +16,9 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// vector makes the examples of docs/format.md: a log of six events, of which the third and the fifth are of the task.
-func vector(t *testing.T) map[string]string {
+// vector makes the examples of docs/format.md, and their bundle: a log of six events, of which the third and the fifth
+// are of the task.
+func vector(t *testing.T) (texts map[string]string, bundle []byte) {
 	t.Helper()
 	var secret store.Secret
 	for i := range secret {
@@ -63,7 +67,7 @@ func vector(t *testing.T) map[string]string {
 		t.Errorf("the examples prove nothing: %q", r.Reasons)
 	}
 	return map[string]string{"statement": string(statement) + "\n", "envelope": string(b.Envelope) + "\n",
-		"entries": string(b.Entries) + "\n", "checkpoint of six": string(checkpoint)}
+		"entries": string(b.Entries) + "\n", "checkpoint of six": string(checkpoint)}, p.pack(b)
 }
 
 func vkeyOf(t testing.TB, origin string) string {
@@ -81,12 +85,20 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range vector(t) {
+	texts, bundle := vector(t)
+	for name, want := range texts {
 		_, rest, _ := strings.Cut(string(page), "<!-- attested: "+name+" -->\n```")
 		_, rest, _ = strings.Cut(rest, "\n")
 		got, _, _ := strings.Cut(rest, "```\n")
 		if got != want {
 			t.Errorf("%s: docs/format.md has\n%s\nwant\n%s", name, got, want)
 		}
+	}
+	const file = "testdata/change.plait" // tools/intoto and TestPrograms read it, too
+	kept, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was missing: %v", file, os.WriteFile(file, bundle, 0o644))
+	} else if err != nil || !bytes.Equal(kept, bundle) {
+		t.Errorf("%s is not what Pack writes (remove it to write it anew): %v", file, err)
 	}
 }

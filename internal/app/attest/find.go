@@ -13,7 +13,7 @@ import (
 type Revision struct {
 	Commit string
 	Tree   string // after the change, without .plait/
-	Patch  string // its stable patch id
+	Patch  string // its patch id, white space included
 }
 
 // Subjects returns the subjects of a statement about the change.
@@ -90,7 +90,6 @@ func Find(ctx context.Context, s store.View, repo *git.Repo, workspace string, w
 	return store.Thread{}, fmt.Errorf("no task of this workspace made that change: %w", store.ErrNotFound)
 }
 
-// ByHand reports whether a commit has other files than the task left.
-func ByHand(commit, made Revision) bool {
-	return commit.Tree != made.Tree && commit.Patch != made.Patch
-}
+// ByHand reports whether a commit changes anything else than the task did. That it leaves the same files does not say
+// so: what was not committed when the task began is in both.
+func ByHand(commit, made Revision) bool { return commit.Patch != made.Patch }

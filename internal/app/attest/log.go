@@ -175,7 +175,8 @@ func readEntries(ctx context.Context, s store.Journal, task string, head history
 	return e, count, nil
 }
 
-const maxEntries = dag.MaxBytes
+// maxEntries is how many bytes the entries of a bundle have at most: some 80,000 entries.
+const maxEntries = 64 << 20
 
 // ParseEntries reads the entries of a bundle.
 func ParseEntries(data []byte) (*Entries, error) {
@@ -260,21 +261,25 @@ const maxBy = 256
 // checkRows checks that the head of the task and each answer of a person is what an entry says.
 func (e *Entries) checkRows(c Change) error {
 	headed := !c.ended()
-	answered := map[string]bool{}
+	answered := map[string]event.GateChanged{}
 	for _, x := range e.Entries {
 		switch p := event.Read(x.event()).(type) {
 		case event.ThreadEnded:
 			headed = headed || x.Thread == c.Task.ID && p.Head == c.Task.Head
 		case event.GateChanged:
-			answered[p.Gate+" "+string(p.Change)+" "+p.By] = true
+			answered[p.Gate+" "+string(p.Change)] = p
 		}
 	}
 	if !headed {
 		return refused("entries: none says that the task ended at %s", c.Task.Head.Short())
 	}
 	for _, a := range c.Approvals {
-		if !answered[a.Gate+" "+string(a.Verdict)+" "+event.Clip(a.By, maxBy)] {
-			return refused("entries: none says that %q answered %s with %s", a.By, a.Gate, a.Verdict)
+		is, ok := answered[a.Gate+" "+string(a.Verdict)]
+		switch {
+		case !ok || is.By != event.Clip(a.By, maxBy) || is.Via != a.Via:
+			return refused("entries: none says that %q answered %s with %s, via %s", a.By, a.Gate, a.Verdict, a.Via)
+		case !is.Edited.IsZero() && is.Edited != a.Digest:
+			return refused("entries: what %q approved for %s is another action", a.By, a.Gate)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ type Maker struct {
 	Journal store.Journal
 	Record  Record
 	Subject []Subject // at least one
-	ByHand  bool      // the commit among the subjects has other files than the task left
+	ByHand  bool      // see [ByHand]
 }
 
 // Statement returns a statement with the head of the log, and the entries of the task in that log: all of them, or only

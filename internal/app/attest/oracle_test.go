@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"archive/zip"
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,9 +51,28 @@ func run(t *testing.T, stdin []byte, name string, args ...string) error {
 	return err
 }
 
-// TestPrograms has ssh-keygen and openssl check what was signed, and what was not.
+// signed returns the envelope in the file of a bundle, and the statement that it says was signed.
+func signed(t *testing.T, file string) (e envelope, statement []byte) {
+	t.Helper()
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	data, err := fs.ReadFile(z, fileEnvelope)
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement, _ = decode(e.Payload)
+	return e, statement
+}
+
+// TestPrograms has ssh-keygen and openssl check what was signed in a bundle, and what was not.
 func TestPrograms(t *testing.T) {
-	statement := []byte(`{"a":1}`)
+	p := newWorld(t, 1).prove(true)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +81,7 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := map[string]ssh.Signer{"ed25519": person(t, 1)}
+	keys := map[string]ssh.Signer{"ed25519": person(t, 1), "of the docs": person(t, 1)}
 	for name, private := range map[string]any{"rsa": rsaKey, "ecdsa": ecdsaKey} {
 		if keys[name], err = ssh.NewSignerFromKey(private); err != nil {
 			t.Fatal(err)
@@ -68,14 +89,13 @@ func TestPrograms(t *testing.T) {
 	}
 	for name, key := range keys {
 		t.Run(name, func(t *testing.T) {
-			signed, err := Sign(statement, key)
-			if err != nil {
-				t.Fatal(err)
+			file := "testdata/change.plait"
+			if name != "of the docs" {
+				b := p.bundle
+				b.Envelope = p.sign(p.statement, key)
+				file = write(t, "change.plait", p.pack(b))
 			}
-			var e envelope
-			if err := json.Unmarshal(signed, &e); err != nil {
-				t.Fatal(err)
-			}
+			e, statement := signed(t, file)
 			public := key.PublicKey()
 			armored, _ := decode(e.Signatures[len(e.Signatures)-1].Sig)
 			allowed := write(t, "allowed", append([]byte("ann "), ssh.MarshalAuthorizedKey(public)...))

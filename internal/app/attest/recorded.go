@@ -38,12 +38,19 @@ func (v *verifier) record(ctx context.Context) error {
 	}
 	said := v.change
 	got.Files, got.Log, got.Task.By = said.Files, said.Log, said.Task.By // what entries say was compared with them
-	for i, step := range got.Steps {
-		if i < len(said.Steps) && step.Agent != nil && said.Steps[i].Agent != nil {
+	for i, step := range got.Steps[:min(len(got.Steps), len(said.Steps))] {
+		if step.Agent != nil && said.Steps[i].Agent != nil {
 			step.Agent.Version = said.Steps[i].Agent.Version
 		}
+		for j, e := range step.Evidence[:min(len(step.Evidence), len(said.Steps[i].Evidence))] {
+			if e.Tree == "" { // earlier versions named the one that the step left
+				said.Steps[i].Evidence[j].Tree = ""
+			}
+		}
 	}
-	said.NotKnown = slices.DeleteFunc(slices.Clone(said.NotKnown), func(u Unknown) bool { return u.What == GapByHand })
+	for _, c := range []*Change{&got, &said} { // no record has the commit, and earlier versions did not compare steps
+		c.NotKnown = slices.DeleteFunc(slices.Clone(c.NotKnown), func(u Unknown) bool { return u.What == GapByHand })
+	}
 	a, err := dag.Marshal(got)
 	if err != nil {
 		return refused("record: %v", err)

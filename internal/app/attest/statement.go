@@ -52,8 +52,9 @@ type Subject struct {
 // The digests of subjects.
 const (
 	DigestCommit = "gitCommit"
-	DigestTree   = "gitTree"    // of the files after the change
-	DigestPatch  = "gitPatchId" // git patch-id --stable of the change: a rebase keeps it
+	DigestTree   = "gitTree"            // of the files after the change
+	DigestPatch  = "gitPatchIdVerbatim" // git patch-id --verbatim of the change: a rebase keeps it
+	digestLoose  = "gitPatchId"         // of earlier versions: patches that differ in white space share it
 )
 
 // A Change is the predicate: how the change was made.
@@ -133,7 +134,7 @@ type Evidence struct {
 	Node    dag.Hash `json:"node"`
 	Output  dag.Hash `json:"output,omitzero"` // of what is kept of it
 	Result  string   `json:"result"`          // PASSED or FAILED
-	Tree    string   `json:"tree,omitempty"`  // of the files that it ran on
+	Tree    string   `json:"tree,omitempty"`  // of the files that it ran on, if the step left them as it found them
 }
 
 // The results of commands.
@@ -170,10 +171,13 @@ const (
 	GapNoSandbox Gap = "no-sandbox" // nothing kept it from what it should not do
 	GapNoTree    Gap = "no-tree"    // which files it left is not recorded
 	GapUnsigned  Gap = "unsigned"   // approvals that nobody signed
-	GapByHand    Gap = "by-hand"    // the commit is not what the task left: the difference was made by someone else
+	GapOtherLog  Gap = "other-log"  // approvals signed where the task was before, which the bundle does not prove
+	GapByHand    Gap = "by-hand"    // the steps found files, or the commit has changes, that no step made
 )
 
-func gaps() []Gap { return []Gap{GapDirect, GapNoSandbox, GapNoTree, GapUnsigned, GapByHand} }
+func gaps() []Gap {
+	return []Gap{GapDirect, GapNoSandbox, GapNoTree, GapUnsigned, GapOtherLog, GapByHand}
+}
 
 // Subject returns the digest of a kind, "" if the statement has none.
 func (s *Statement) subject(kind string) string {
@@ -191,6 +195,9 @@ const maxStatement = 4 << 20
 // Marshal returns the canonical form of s, which is what is signed.
 func (s *Statement) Marshal() ([]byte, error) {
 	data, err := dag.Marshal(s)
+	if err == nil && len(data) > maxStatement {
+		err = fmt.Errorf("its %d steps take more than %d bytes", len(s.Predicate.Steps), maxStatement)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write statement: %w", err)
 	}
@@ -217,7 +224,7 @@ func ParseStatement(data []byte) (*Statement, error) {
 
 // checkSubjects checks that there is at most one of each kind, and one at all.
 func (s *Statement) checkSubjects() error {
-	lengths := map[string][]int{DigestCommit: {40, 64}, DigestTree: {40, 64}, DigestPatch: {40, 64}}
+	kinds := []string{DigestCommit, DigestTree, DigestPatch, digestLoose}
 	seen := map[string]bool{}
 	for _, x := range s.Subject {
 		if len(x.Digest) != 1 {
@@ -225,11 +232,11 @@ func (s *Statement) checkSubjects() error {
 		}
 		for kind, d := range x.Digest {
 			switch {
-			case lengths[kind] == nil:
+			case !slices.Contains(kinds, kind):
 				return refused("statement: subject %q: unknown digest %q", x.Name, kind)
 			case seen[kind]:
 				return refused("statement: two subjects have a %s", kind)
-			case !slices.Contains(lengths[kind], len(d)) || !text.IsHex(d, 0, len(d)):
+			case len(d) != 40 && len(d) != 64 || !text.IsHex(d, 0, len(d)):
 				return refused("statement: subject %q: %q is no %s", x.Name, d, kind)
 			}
 			seen[kind] = true
@@ -247,7 +254,7 @@ func strictly(what string, data []byte, most int, v any) error {
 	if len(data) > most {
 		return refused("%s: longer than %d bytes", what, most)
 	}
-	canonical, err := dag.Canonical(data)
+	canonical, err := dag.CanonicalWithin(data, most)
 	if err != nil {
 		return refused("%s: %v", what, err)
 	}
@@ -259,7 +266,7 @@ func strictly(what string, data []byte, most int, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return refused("%s: %v", what, err)
 	}
-	again, err := dag.Marshal(v)
+	again, err := dag.MarshalWithin(v, most)
 	if err != nil || !bytes.Equal(again, data) {
 		return refused("%s: it has a key too few, or one that is spelled otherwise", what)
 	}

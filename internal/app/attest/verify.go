@@ -27,6 +27,7 @@ type Report struct {
 	Subjects []Subject `json:"subjects"`
 	Signer   string    `json:"signer"`   // as the policy names them
 	Key      string    `json:"key"`      // fingerprint of their key
+	Ended    bool      `json:"ended"`    // the task has; else nobody can tell whether it has more entries
 	Entries  int       `json:"entries"`  // of the log that are there
 	Missing  int64     `json:"missing"`  // entries of the task that are not there
 	Record   bool      `json:"record"`   // the record of the task is there, and says the same
@@ -65,10 +66,20 @@ type verifier struct {
 	files  *opened
 	change Change
 	signer ssh.PublicKey
+	nested bool // it checks a proof in another bundle
 }
 
 func (v *verifier) because(format string, args ...any) {
 	v.report.Reasons = append(v.report.Reasons, fmt.Sprintf(format, args...))
+}
+
+// unknown adds to what is not known.
+func (v *verifier) unknown(u Unknown) {
+	if !slices.ContainsFunc(v.report.NotKnown, func(x Unknown) bool {
+		return x.What == u.What && (len(x.Steps) == 0) == (len(u.Steps) == 0)
+	}) {
+		v.report.NotKnown = append(v.report.NotKnown, u)
+	}
 }
 
 func (v *verifier) verify(ctx context.Context) (err error) {
@@ -84,7 +95,11 @@ func (v *verifier) verify(ctx context.Context) (err error) {
 		return err
 	}
 	v.change, v.signer = s.Predicate, key
-	v.report.Task, v.report.Subjects, v.report.NotKnown = s.Predicate.Task.ID, s.Subject, s.Predicate.NotKnown
+	v.report.Task, v.report.Subjects = v.change.Task.ID, s.Subject
+	v.report.NotKnown = slices.Clone(v.change.NotKnown)
+	for _, u := range v.change.gaps() { // whether the statement says so or not
+		v.unknown(u)
+	}
 	v.report.Key = sshsig.Fingerprint(key)
 	if v.report.Signer, err = v.Policy.signers.Find(key, Namespace, v.Now); err != nil {
 		v.because("the statement: %v", err)
@@ -99,7 +114,7 @@ func (v *verifier) verify(ctx context.Context) (err error) {
 	if err := v.record(ctx); err != nil {
 		return err
 	}
-	approvers, err := v.approvals(head)
+	approvers, err := v.approvals(ctx, head)
 	if err != nil {
 		return err
 	}
@@ -110,9 +125,13 @@ func (v *verifier) verify(ctx context.Context) (err error) {
 		}
 	}
 	for _, gap := range v.Policy.denies {
-		for _, u := range v.change.NotKnown {
-			if u.What == gap {
+		for _, u := range v.report.NotKnown {
+			switch {
+			case u.What != gap:
+			case len(u.Steps) > 0:
 				v.because("the policy denies %s: %d steps", gap, len(u.Steps))
+			default:
+				v.because("the policy denies %s", gap)
 			}
 		}
 	}
@@ -177,13 +196,14 @@ func (v *verifier) entries(head history.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	v.report.Entries = len(e.Entries)
+	v.report.Entries, v.report.Ended = len(e.Entries), v.change.ended()
 	v.report.Missing, err = e.Check(head, v.change)
 	return err
 }
 
-// approvals checks each signature of an approval, and returns the keys of those who approved.
-func (v *verifier) approvals(head history.Checkpoint) (keys []ssh.PublicKey, err error) {
+// approvals checks each signature of an approval, and returns the keys of those who approved. An approval that was
+// signed for the log of another record, in which the task was before, counts if the bundle has the proof of that log.
+func (v *verifier) approvals(ctx context.Context, head history.Checkpoint) (keys []ssh.PublicKey, err error) {
 	for _, a := range v.change.Approvals {
 		if a.Signed == "" {
 			continue
@@ -192,29 +212,44 @@ func (v *verifier) approvals(head history.Checkpoint) (keys []ssh.PublicKey, err
 		if err != nil {
 			return nil, refused("approval of gate %s: %v", a.Gate, err)
 		}
-		is := history.Approval{At: a.At, Digest: a.Digest, Gate: a.Gate, Grant: a.Grant, Origin: head.Origin, Root: s.Root,
+		is := history.Approval{At: a.At, Digest: a.Digest, Gate: a.Gate, Grant: a.Grant, Origin: s.Origin, Root: s.Root,
 			Size: s.Size, Task: v.change.Task.ID, Text: s.Text, Verdict: a.Verdict}
-		if s != is || s.Size > head.Size {
+		if s != is || s.Origin == head.Origin && s.Size > head.Size {
 			return nil, refused("approval of gate %s: what was signed is another answer", a.Gate)
 		}
-		if a.Verdict == store.GateApproved {
+		proven, err := v.answered(ctx, s.Origin, a)
+		switch {
+		case err != nil:
+			return nil, err
+		case !proven:
+			v.unknown(Unknown{What: GapOtherLog})
+		case a.Verdict == store.GateApproved:
 			keys = append(keys, key)
 		}
 	}
 	return keys, nil
 }
 
-// subject checks that the bundle is about the change that somebody has.
+// subject checks that the bundle is about the change that somebody has. Files alone do not say what changed: others may
+// have done a part of it before. Nor does a patch id of earlier versions, with which the maker compared a commit.
 func (v *verifier) subject(s *Statement) {
-	have := v.Have
-	if have == nil {
-		return
+	is := func(kind, have string) bool { return have != "" && s.subject(kind) == have }
+	have, loose := v.Have, s.subject(digestLoose) != ""
+	byHand := loose && s.subject(DigestCommit) != ""
+	switch {
+	case have == nil, is(DigestCommit, have.Commit), is(DigestPatch, have.Patch):
+	case is(DigestTree, have.Tree):
+		byHand = true
+	case loose:
+		v.because("the repository: neither its commit nor its files are those of %s; the patch cannot be compared: "+
+			"an earlier version named it without its white space", have.Commit)
+	default:
+		v.because("the repository: %s is another change: neither its commit, nor its files, nor its patch is the one",
+			have.Commit)
 	}
-	if have.Commit != "" && s.subject(DigestCommit) == have.Commit || have.Tree != "" && s.subject(DigestTree) == have.Tree ||
-		have.Patch != "" && s.subject(DigestPatch) == have.Patch {
-		return
+	if byHand {
+		v.unknown(Unknown{What: GapByHand})
 	}
-	v.because("the repository: %s is another change: neither its commit, nor its files, nor its patch is the one", have.Commit)
 }
 
 // lacks says why a rule is not kept, "" if it is.
@@ -260,14 +295,15 @@ func (v *verifier) lacks(r rule, s *Statement, approvers []ssh.PublicKey) string
 	return ""
 }
 
-// lacksEvidence looks at the last time that a command ran.
+// lacksEvidence looks at the last time that a command ran. Earlier versions named the tree that a step left even if it
+// changed files.
 func (v *verifier) lacksEvidence(r rule, tree string) string {
 	why := fmt.Sprintf("%q was not run", r.names[0])
-	for _, step := range v.change.Steps {
+	for _, step := range v.change.byEnd() {
 		for _, e := range step.Evidence {
 			switch {
 			case e.Command != r.names[0]:
-			case r.tree && (e.Tree != tree || tree == ""):
+			case r.tree && (e.Tree != tree || tree == "" || step.TreeBefore != step.TreeAfter):
 				why = fmt.Sprintf("%q was not run on these files", r.names[0])
 			case e.Exit != r.exit:
 				why = fmt.Sprintf("%q exited with %d", r.names[0], e.Exit)

@@ -70,6 +70,7 @@ type world struct {
 	row    store.Thread
 	tip    thread.Tip
 	origin string
+	signed history.Checkpoint // head that Bob signed with his approval
 }
 
 func (w *world) commit(b store.Batch) {
@@ -100,8 +101,11 @@ func (w *world) change(c thread.Change, err error, more store.Batch) {
 	w.commit(more)
 }
 
-func newWorld(t testing.TB, steps int) *world {
-	w := &world{t: t, store: mem.New(mem.Config{})}
+func newWorld(t testing.TB, steps int) *world { return newWorldOf(t, steps, history.Checkpoint{}) }
+
+// newWorldOf is newWorld with a task that was before in a record whose log had a head when Bob approved.
+func newWorldOf(t testing.TB, steps int, signed history.Checkpoint) *world {
+	w := &world{t: t, store: mem.New(mem.Config{}), signed: signed}
 	objects, row, err := thread.Begin(thread.NewTask{Row: store.Thread{ID: taskID, CreatedAt: began,
 		Workspace: filepath.Join(t.TempDir(), "ws")}, Bundle: thread.Bundle{Name: "fix", Flows: map[string]json.RawMessage{}},
 		Prompt: "Fix it"})
@@ -117,7 +121,10 @@ func newWorld(t testing.TB, steps int) *world {
 		t.Fatal(err)
 	}
 	w.origin = history.Origin(log.Origin)
-	gate := w.approve(history.Head(log))
+	if signed.Origin == "" {
+		w.signed = history.Head(log)
+	}
+	gate := w.approve(w.signed)
 	for range steps {
 		w.step(gate)
 	}
@@ -159,6 +166,9 @@ func (w *world) step(gate store.Gate) {
 	d := thread.NewDetail(began+2000, began+3000)
 	d.Agent, d.Model, d.Sandbox, d.Prompt = "codex", "gpt-5.5", "bubblewrap, via: direct", prompt.Hash
 	d.TreeBefore, d.TreeAfter, d.Evidence = &treeBefore, &treeAfter, []dag.Hash{e.Hash}
+	if w.row.Steps > 0 { // the first step makes the change, the others test it
+		d.TreeBefore = &treeAfter
+	}
 	d.Approvals.Hashes = []dag.Hash{thread.ApprovalHash(gate)}
 	d.Transcript = dag.Sum(output)
 	d.Usage = store.Usage{InputTokens: 1200, OutputTokens: 300}
@@ -176,6 +186,7 @@ type proof struct {
 	entries   *Entries
 	bundle    Bundle
 	policy    string
+	have      *Revision // against which it is verified
 }
 
 // prove makes a bundle of the task, signed by Ann with the first key; with the record if whole is set.
@@ -265,7 +276,7 @@ func (p proof) verify(data []byte, more string) Report {
 		p.t.Fatal(err)
 	}
 	r, err := Verify(p.t.Context(), Check{Bundle: bytes.NewReader(data), Size: int64(len(data)), Policy: policy,
-		Now: time.UnixMilli(began)})
+		Now: time.UnixMilli(began), Have: p.have})
 	if err != nil {
 		p.t.Fatal(err)
 	}

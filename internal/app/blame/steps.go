@@ -202,7 +202,7 @@ func (r *Reader) describe(ctx context.Context, s *step, all []*step) (*Step, err
 		}
 	}
 	for _, other := range all {
-		if other.row.Task != s.row.Task || other == s && d.Exit != nil { // the step itself is a command
+		if other.row.Task != s.row.Task || other.detail.RanOn() != *d.TreeAfter {
 			continue
 		}
 		for _, h := range other.detail.Evidence {
@@ -211,8 +211,7 @@ func (r *Reader) describe(ctx context.Context, s *step, all []*step) (*Step, err
 				return nil, err
 			}
 			for _, src := range e.Sources {
-				ended := len(src.Command) > 0 && src.ExitCode != nil && !src.Unfinished()
-				if ended && src.Tree != nil && *src.Tree == *d.TreeAfter {
+				if len(src.Command) > 0 && src.ExitCode != nil && !src.Unfinished() {
 					out.Ran = append(out.Ran, Run{nameOf(other), strings.Join(src.Command, " "), *src.ExitCode})
 				}
 			}

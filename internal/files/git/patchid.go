@@ -79,8 +79,8 @@ func (s *session) commit(ctx context.Context, named string) (string, error) {
 	return id, err
 }
 
-// PatchID returns the stable id of the patch from one tree or commit to another, see git-patch-id(1): it is that of
-// the same changes elsewhere, whatever the lines around them are numbered. It is "" if there are no changes.
+// PatchID returns the id of the patch from one tree or commit to another, white space included, see git-patch-id(1): it
+// is that of the same changes elsewhere, whatever the lines around them are numbered. It is "" if there are no changes.
 func (r *Repo) PatchID(ctx context.Context, from, to string) (string, error) {
 	patch, err := r.Diff(ctx, from, to)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Repo) PatchIDOf(ctx context.Context, patch []byte) (string, error) {
 		return "", fmt.Errorf("name patch: %w", err)
 	}
 	defer s.end()
-	out, err := s.run(ctx, bytes.NewReader(patch), "patch-id", "--stable")
+	out, err := s.run(ctx, bytes.NewReader(patch), "patch-id", "--verbatim")
 	if err != nil {
 		return "", fmt.Errorf("name patch: %w", err)
 	}

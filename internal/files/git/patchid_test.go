@@ -63,6 +63,16 @@ func TestChange(t *testing.T) {
 	if two, again := look("HEAD"); again != patch || two.After == one.After {
 		t.Errorf("after a rebase the patch is %s, was %s", again, patch)
 	}
+	for i, text := range []string{"rm -rf /tmp/x\n", "rm -rf / tmp/x\n"} {
+		run("checkout", "-q", "--detach", "main")
+		file("a", lines+text)
+		run("commit", "-qam", "white space")
+		if _, id := look("HEAD"); i == 0 {
+			patch = id
+		} else if id == patch {
+			t.Error("patches that differ in white space have one id")
+		}
+	}
 	for _, named := range []string{"", "nothing", "HEAD..", "..HEAD", "--all", "HEAD..x", "HEAD^{tree}", "a\nb"} {
 		if c, err := r.Change(t.Context(), named); !errors.Is(err, git.ErrNoCommit) {
 			t.Errorf("%q: got %+v, %v", named, c, err)

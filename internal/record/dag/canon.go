@@ -30,14 +30,21 @@ var (
 // order, shortest numbers. It refuses invalid UTF-8, duplicate keys, nesting over
 // MaxDepth, and numbers that the canonical form would change in value. The canonical
 // form of a canonical form is itself.
-func Canonical(raw []byte) ([]byte, error) {
-	if len(raw) > MaxBytes {
+func Canonical(raw []byte) ([]byte, error) { return CanonicalWithin(raw, MaxBytes) }
+
+// CanonicalWithin is Canonical for what is no node, with a limit of its own.
+func CanonicalWithin(raw []byte, most int) ([]byte, error) {
+	if len(raw) > most {
 		return nil, ErrTooLarge
 	}
 	if isCanonical(raw) {
 		return bytes.Clone(raw), nil
 	}
-	return canonicalize(raw)
+	v, err := canonicalize(raw)
+	if len(v) > most { // 1e20 is longer when it is canonical
+		return nil, ErrTooLarge
+	}
+	return v, err
 }
 
 func canonicalize(raw []byte) ([]byte, error) {
@@ -45,24 +52,22 @@ func canonicalize(raw []byte) ([]byte, error) {
 		return nil, err
 	}
 	v := jsontext.Value(bytes.Clone(raw))
-	if err := v.Canonicalize(); err != nil {
-		return nil, err
-	}
-	if len(v) > MaxBytes { // 1e20 is longer when it is canonical
-		return nil, ErrTooLarge
-	}
-	return v, nil
+	err := v.Canonicalize()
+	return v, err
 }
 
 // Marshal returns the canonical form of v's JSON encoding.
-func Marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) { return MarshalWithin(v, MaxBytes) }
+
+// MarshalWithin is Marshal for what is no node, with a limit of its own.
+func MarshalWithin(v any, most int) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return Canonical(buf.Bytes())
+	return CanonicalWithin(buf.Bytes(), most)
 }
 
 // checkValue reads raw token by token, so that depth is bounded before

@@ -23,6 +23,24 @@ func TestLocalID(t *testing.T) {
 	}
 }
 
+func TestRanOn(t *testing.T) {
+	a, b, tried := "a", "b", []thread.EarlierAttempt{{}}
+	for _, x := range []struct {
+		thread.Detail
+		want string
+	}{
+		{thread.Detail{TreeBefore: &a, TreeAfter: &a}, "a"},
+		{thread.Detail{TreeBefore: &a, TreeAfter: &b}, ""},
+		{thread.Detail{TreeAfter: &a}, ""},
+		{thread.Detail{TreeBefore: &a, TreeAfter: &a, Attempts: tried}, ""},
+		{thread.Detail{}, ""},
+	} {
+		if got := x.RanOn(); got != x.want {
+			t.Errorf("%+v: %q, want %q", x.Detail, got, x.want)
+		}
+	}
+}
+
 func TestAnchor(t *testing.T) {
 	long := strings.Repeat("x", 200<<10) // longer than what is read at a time
 	for _, tt := range []struct {

@@ -144,6 +144,15 @@ func (d *Detail) Trees() (before, after string) {
 	return before, after
 }
 
+// RanOn returns the git tree on which all commands of the step ran, "" if nobody can say: a command is noted when it
+// ends, and trees only before and after an attempt, which may change files later and goes on with what earlier ones did.
+func (d *Detail) RanOn() string {
+	if before, after := d.Trees(); before == after && len(d.Attempts) == 0 {
+		return after
+	}
+	return ""
+}
+
 // Memory is what a vendor's session holds of the conversation after a step.
 type Memory struct {
 	Bare    int64    `json:"bare"`    // tokens that its requests have besides it

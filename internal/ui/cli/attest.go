@@ -338,16 +338,24 @@ func writeProven(out page, r attest.Report) {
 		}
 	}
 	for _, u := range r.NotKnown {
-		out.line("not known: %s, %s", text.Safe(string(u.What)), text.Count(len(u.Steps), "step"))
+		what := text.Safe(string(u.What))
+		if len(u.Steps) > 0 {
+			what += ", " + text.Count(len(u.Steps), "step")
+		}
+		out.line("not known: %s", what)
 	}
 	if r.Shown > 0 {
 		out.line("shown: %s of prompts and transcripts", text.Count(r.Shown, "text"))
 	}
+	all, more := "all ", ""
+	if !r.Ended {
+		all, more = "", "; it had not ended, so there may be more"
+	}
 	switch {
 	case len(r.Reasons) > 0:
 	case r.Record && r.Missing == 0:
-		out.line("proven: the record and all %d entries of the task are there", r.Entries)
+		out.line("proven: the record and %s%d entries of the task are there%s", all, r.Entries, more)
 	default:
-		out.line("proven: only what it lists; %d entries of the task are not there", r.Missing)
+		out.line("proven: only what it lists; %d entries of the task are not there%s", r.Missing, more)
 	}
 }

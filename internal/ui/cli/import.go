@@ -96,7 +96,10 @@ record, nor are the raw logs of attempts that never ended.`,
 				if len(res.Refused()) > 0 {
 					break
 				}
-				if err := taskdir.At(cfg.Workspace, src.task).KeepOrigin(log, proof); err != nil {
+				err := taskdir.At(cfg.Workspace, src.task).KeepOrigin(log, proof)
+				if errors.Is(err, fs.ErrExist) {
+					fmt.Fprintf(a.err, "%s; the one from before stays\n", text.Safe(err.Error()))
+				} else if err != nil {
 					return err
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,21 @@ import (
 	"github.com/plait-run/plait/internal/record/transfer"
 	"github.com/plait-run/plait/internal/testing/mem"
 )
+
+func TestKeepOrigin(t *testing.T) {
+	w := newWorld(t)
+	for _, x := range []struct {
+		text string
+		want error
+	}{{"first", nil}, {"first", nil}, {"other", fs.ErrExist}} {
+		if err := w.dir.KeepOrigin("01J", []byte(x.text)); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v", x.text, err)
+		}
+	}
+	if kept, err := os.ReadFile(w.path("origins/01J.plait")); string(kept) != "first" {
+		t.Errorf("kept %q, %v", kept, err)
+	}
+}
 
 func TestExport(t *testing.T) {
 	w := newWorld(t)

@@ -1,7 +1,9 @@
 package taskdir
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"path"
 )
 
@@ -12,7 +14,8 @@ const (
 	OriginExt  = ".plait"
 )
 
-// KeepOrigin keeps a proof of a task, by the ULID of its log.
+// KeepOrigin keeps a proof of a task, by the ULID of its log. The error matches fs.ErrExist if there is another by that
+// log: it stays.
 func (d Dir) KeepOrigin(log string, proof []byte) error {
 	fail := func(err error) error { return fmt.Errorf("keep the proof of the log %s: %w", log, err) }
 	root, err := d.open()
@@ -23,7 +26,14 @@ func (d Dir) KeepOrigin(log string, proof []byte) error {
 	if err := makeDir(root, OriginsDir); err != nil {
 		return fail(err)
 	}
-	if err := replace(root, path.Join(OriginsDir, log+OriginExt), proof); err != nil {
+	name := path.Join(OriginsDir, log+OriginExt)
+	if kept, err := root.ReadFile(name); err == nil {
+		if !bytes.Equal(kept, proof) {
+			return fail(fs.ErrExist)
+		}
+		return nil
+	}
+	if err := replace(root, name, proof); err != nil {
 		return fail(err)
 	}
 	return nil
