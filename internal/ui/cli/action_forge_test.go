@@ -48,7 +48,8 @@ func newForge(t *testing.T) *actionForge {
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.denies || r.Header.Get("Authorization") != "Bearer "+actionToken {
+		by := r.Header.Get("Authorization")
+		if f.denies || by != "Bearer "+actionToken && by != "Bearer "+appToken {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}

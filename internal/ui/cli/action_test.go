@@ -18,8 +18,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// actionToken is the token of the jobs of the tests, which no agent may see.
-const actionToken = "ghs_0123456789"
+// actionToken is the token of the jobs of the tests, which no agent may see, and appToken is that of another app.
+const (
+	actionToken = "ghs_0123456789"
+	appToken    = "ghs_9876543210"
+)
 
 // A job runs the steps of action.yml as GitHub's runner does: scripts with their environment, outputs, and files for
 // what they tell each other. What uses another action is left out.
@@ -371,10 +374,21 @@ func TestActionIsWary(t *testing.T) {
 		strings.Contains(last, actionToken) || !strings.HasSuffix(comments[0].Body, "\nnot yours") {
 		t.Errorf("%d comments, the last is %s", len(comments), last)
 	}
+	said, code = j.run(map[string]string{"flow": "hostile", "prompt": "@notes.md", "token": appToken})
+	if code != 0 || !strings.Contains(said, "::notice::There is no comment") || len(j.forge.comments) != 101 {
+		t.Errorf("with a token that cannot say whose it is: exit code %d\n%s", code, said)
+	}
+	if !strings.Contains(said, "\nPLAIT_PROMPT=@notes.md\n") {
+		t.Errorf("the prompt named a file, which was read\n%s", said)
+	}
 	j.forge.denies = true
 	if said, code := j.run(map[string]string{"flow": "hostile", "prompt": "x"}); code != 0 ||
 		!strings.Contains(said, "::notice::There is no comment") {
 		t.Errorf("without the right to comment: exit code %d\n%s", code, said)
+	}
+	if _, code := j.run(map[string]string{"flow": "none", "prompt": "x"}); code != 3 ||
+		j.values["steps.run.outputs.task"] != "" {
+		t.Errorf("without a flow: exit code %d, task %s", code, j.values["steps.run.outputs.task"])
 	}
 }
 
@@ -384,12 +398,14 @@ func TestActionRefusesForks(t *testing.T) {
 	files := savedFiles(t, "nightly-audit.md")
 	inputs := workflow(t, files)
 	j := newJob(t, "pull_request_target", pull, files)
-	if said, code := j.run(inputs); code != 0 {
-		t.Fatalf("its own code: exit code %d\n%s", code, said)
+	for range 2 { // the second finds what the first left
+		if said, code := j.run(inputs); code != 0 {
+			t.Fatalf("its own code: exit code %d\n%s", code, said)
+		}
 	}
 	refused := func() {
 		t.Helper()
-		for _, event := range []string{"pull_request_target", "workflow_run", "issue_comment"} {
+		for _, event := range []string{"pull_request_target", "workflow_run", "issue_comment", "discussion_comment"} {
 			j.env["GITHUB_EVENT_NAME"] = event
 			said, code := j.run(inputs)
 			if code != 2 || !strings.HasPrefix(said, "::error::") || strings.Count(said, "\n") != 1 {
@@ -398,10 +414,16 @@ func TestActionRefusesForks(t *testing.T) {
 		}
 	}
 	own := j.env["GITHUB_SHA"]
-	if err := os.WriteFile(j.in("repository/.plait/flows/night.yaml"), []byte("not ours"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"AGENTS.md", ".plait/flows/other.yaml", ".plait/flows/night.yaml"} {
+		name = j.in("repository/" + name)
+		if err := os.WriteFile(name, []byte("not ours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused()
+		if filepath.Base(name) != "night.yaml" {
+			os.Remove(name)
+		}
 	}
-	refused()
 	j.commit(nil)
 	j.env["GITHUB_SHA"] = own
 	refused()
@@ -433,7 +455,7 @@ func TestActionInstalls(t *testing.T) {
 	defer server.Close()
 	inputs := map[string]string{"flow": "night", "prompt": "Nightly audit", "mirror": server.URL}
 	said, code := j.run(inputs)
-	if code != 0 || !strings.Contains(strings.Join(readLines(j.in("ran")), "\n"), "run night -p Nightly audit") {
+	if code != 0 || !strings.Contains(strings.Join(readLines(j.in("ran")), "\n"), "run night --id ") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 	f, err := os.OpenFile(filepath.Join(mirror, name+".tar.gz"), os.O_APPEND|os.O_WRONLY, 0)
