@@ -56,7 +56,7 @@ async function call(method, path, body) {
 async function comment(number, text) {
   const marker = `<!-- plait:${encodeURIComponent(env.FLOW)} -->`;
   // The token of a job belongs to an app, which may not ask who it is.
-  const author = await call('GET', '/user').then((user) => user.login, () => 'github-actions[bot]');
+  const author = env.TOKEN === env.JOB_TOKEN ? 'github-actions[bot]' : (await call('GET', '/user')).login;
   const all = `/repos/${env.GITHUB_REPOSITORY}/issues`;
   for (let page = 1; ; page++) {
     const some = await call('GET', `${all}/${number}/comments?per_page=100&page=${page}`);
@@ -78,6 +78,7 @@ if (number && env.TOKEN) {
     await comment(number, text);
   } catch (err) {
     if (err.status !== 403 && err.status !== 404) throw err;
-    console.log('::notice::There is no comment: the token may not write one. For pull requests of forks that is so.');
+    console.log(`::notice::There is no comment: the token may not write one, or not ask whose it is (${err.message}). For ` +
+      'pull requests of forks that is so.');
   }
 }

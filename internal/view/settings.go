@@ -3,7 +3,7 @@ package view
 import "encoding/json"
 
 // settingsShown are the options that are shown. Others are withheld, since they may be secret.
-var settingsShown = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge"}
+var settingsShown = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge", "forge"}
 
 // settings returns the options that a task was started with, without empty ones.
 func settings(options json.RawMessage) map[string]any {

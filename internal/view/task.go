@@ -53,6 +53,13 @@ type Task struct {
 	Usage      Usage          `json:"usage" yaml:"usage"`
 }
 
+// Issue returns the address of the issue that the task is about, "" if there is none.
+func (v Task) Issue() string {
+	of, _ := v.Config["forge"].(map[string]any)
+	url, _ := of["issue"].(string)
+	return url
+}
+
 // An Origin is the step that a task was forked from.
 type Origin struct {
 	Thread string `json:"thread" yaml:"thread"`

@@ -292,7 +292,9 @@ var (
 			`days?|d)\b[\s,]*(?:and\s+)?)+)`)
 	})
 	amount = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?)\s*([a-z]+)`)
-	atTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
+	// localTime is how Codex writes when a plan's limit ends: on this day, or on another one.
+	localTime = regexp.MustCompile(`try again at (?:([A-Z][a-z]{2} \d{1,2})(?:st|nd|rd|th)(, \d{4}) )?(\d{1,2}:\d\d [AP]M)`)
+	atTime    = regexp.MustCompile(`\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)`)
 )
 
 // resetAt returns when text says that a limit ends, or the zero time.
@@ -304,6 +306,11 @@ func resetAt(text string, now time.Time) time.Time {
 				return t.UTC()
 			}
 		}
+	}
+	if at := localTime.FindStringSubmatch(text); at != nil {
+		day := cmp.Or(at[1]+at[2], now.Local().Format("Jan 2, 2006"))
+		t, _ := time.ParseInLocation("Jan 2, 2006 3:04 PM", day+" "+at[3], time.Local) // zero if there is no such day
+		return t.UTC()
 	}
 	m := relativeTime().FindStringSubmatch(text)
 	if m == nil {

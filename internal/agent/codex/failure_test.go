@@ -113,6 +113,21 @@ func TestResetAt(t *testing.T) {
 	}
 }
 
+// TestResetAtLocal reads the times that Codex writes in the zone of its host.
+func TestResetAtLocal(t *testing.T) {
+	now := time.Date(2026, 5, 4, 5, 2, 1, 0, time.Local)
+	for text, want := range map[string]time.Time{
+		"Upgrade to Pro or try again at 3:05 PM.": time.Date(2026, 5, 4, 15, 5, 0, 0, time.Local),
+		"or try again at May 6th, 2026 12:05 AM.": time.Date(2026, 5, 6, 0, 5, 0, 0, time.Local),
+		"try again at Feb 30th, 2026 3:05 PM":     {},
+		"try again at 25:05 PM":                   {},
+	} {
+		if got := resetAt(text, now); !got.Equal(want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
 func TestExecFailure(t *testing.T) {
 	tests := []struct {
 		name, stderr, message string

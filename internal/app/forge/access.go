@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +20,18 @@ func (e *LimitError) Error() string {
 	return "the forge's rate limit is reached until " + e.Until.Local().Format("15:04:05")
 }
 
+// trouble is how long a forge is left alone that cannot be reached, or says that it is broken.
+const trouble = 10 * time.Second
+
+// Later reports whether what failed may succeed later, and when to try.
+func Later(err error) (at time.Time, ok bool) {
+	var limit *LimitError
+	if errors.As(err, &limit) {
+		return limit.Until, true
+	}
+	return time.Now().Add(trouble), errors.As(err, new(*url.Error))
+}
+
 // Access is how to reach a forge.
 type Access struct {
 	API   string // the address of the API
@@ -26,7 +39,8 @@ type Access struct {
 }
 
 // Client returns an HTTP client that sends the token to the host of the API and to no other one, whatever redirects
-// say. scheme is what comes before the token. Proxies are those of the environment.
+// say. scheme is what comes before the token. Proxies are those of the environment. An answer that the server is broken
+// is an error, as if there were none.
 func (a Access) Client(scheme string) (*http.Client, error) {
 	u, err := url.Parse(a.API)
 	if err != nil || u.Host == "" || u.User != nil {
@@ -46,7 +60,12 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", b.header)
 	}
-	return http.DefaultTransport.RoundTrip(req)
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err == nil && res.StatusCode >= http.StatusInternalServerError {
+		res.Body.Close()
+		return nil, errors.New("the forge answers " + res.Status)
+	}
+	return res, err
 }
 
 // ReadEnd returns the end of what r has, as text.

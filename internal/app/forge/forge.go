@@ -36,7 +36,7 @@ type Forge interface {
 	Request(ctx context.Context, branch string) (Request, error)
 	// Create makes a draft request.
 	Create(ctx context.Context, d Draft) (Request, error)
-	// Update replaces the title and the body of a request.
+	// Update replaces the title and the body of a request, which is for those only that nobody edited, see [Edited].
 	Update(ctx context.Context, number int, title, body string) error
 	// Comments returns all that was said about a request, oldest first: about the whole, about lines, and in reviews.
 	Comments(ctx context.Context, number int) ([]Comment, error)
@@ -57,8 +57,8 @@ type Issue struct {
 	Comments []Comment
 }
 
-// A Draft is a request that is not made yet.
-type Draft struct{ Branch, Title, Body string }
+// A Draft is a request that is not made yet. Its base is a branch, "" for the default one.
+type Draft struct{ Branch, Base, Title, Body string }
 
 // A Request is a pull request, or merge request.
 type Request struct {
@@ -81,6 +81,7 @@ const (
 // A Comment is what somebody said.
 type Comment struct {
 	ID     string // unique among those of a request
+	Thread int64  // the forge's number of the thread that it belongs to, 0 for none
 	Author string
 	Writes bool // the author may write to the repository: an owner, a member or a collaborator
 	Mine   bool // the author is the holder of the token

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/attest"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 func TestPlaceOf(t *testing.T) {
@@ -60,17 +61,23 @@ func TestInert(t *testing.T) {
 	r := report()
 	for name, got := range map[string]string{"message": Message(r), "body": Body(r),
 		"answer": Answer("c", "01K", "k", r.Summary, "")} {
-		own := strings.NewReplacer("Closes "+r.Issue, "", mark("request", "01K"), "", mark("reply", "c"), "").Replace(got)
+		own := strings.NewReplacer("Closes "+r.Issue, "", mark("request", "01K "+digest(Title(r), body(r))), "",
+			mark("reply", "c"), "").Replace(got)
 		for _, bad := range []string{"@ann", "#3", "fixes http", "[skip", "<!--", "!["} {
 			if strings.Contains(own, bad) {
 				t.Errorf("%s has %q:\n%s", name, bad, got)
 			}
 		}
 	}
-	body := Body(r)
-	if Marked("request", body) != "01K" || !strings.Contains(body, "`` go test ./... `` exited with 0") ||
-		strings.Contains(body, "go vet") || !strings.Contains(body, "Closes https://github.com/acme/demo/issues/7") {
-		t.Errorf("body:\n%s", body)
+	text := Body(r)
+	stored := Request{Title: Title(r) + " ", Body: strings.ReplaceAll(text, "\n", "\r\n")}
+	if Edited(stored) || !Edited(Request{Title: "Mine", Body: text}) ||
+		!Edited(Request{Title: Title(r), Body: text + "x"}) {
+		t.Error("what was edited is not told from what was not")
+	}
+	if Marked("request", text) != "01K" || !strings.Contains(text, "`` go test ./... `` exited with 0") ||
+		strings.Contains(text, "go vet") || !strings.Contains(text, "Closes https://github.com/acme/demo/issues/7") {
+		t.Errorf("body:\n%s", text)
 	}
 	message := Message(r)
 	task, step := Trailers(message)
@@ -85,9 +92,12 @@ func TestInert(t *testing.T) {
 // TestFence checks that no text gets out of its fence.
 func TestFence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringOf(rapid.SampledFrom([]rune("`\n ax"))).Draw(t, "text")
+		s := rapid.StringOf(rapid.SampledFrom([]rune("`\n ax\x00"))).Draw(t, "text")
 		var b strings.Builder
 		quote(&b, "eve", "", s)
+		if !store.IsText(b.String()) {
+			t.Fatalf("no prompt: %q", b.String())
+		}
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		fence := strings.TrimSuffix(lines[1], "text")
 		for i, l := range lines[2 : len(lines)-1] {
@@ -155,6 +165,14 @@ func TestNext(t *testing.T) {
 	step("named", Spent, func(s *Situation) { s.Named = []string{"EVE"} })
 	step("fails again", Spent, func(s *Situation) { s.Named, s.Checks = nil, []Check{{ID: "3", State: Failed}} })
 	step("dealt with", Failing, func(s *Situation) { s.Rounds[0].For = append(s.Rounds[0].For, "3") })
+	m = step("nobody did", Await, func(s *Situation) { s.Rounds[0].State = Over })
+	if m.Round.Task != "r1" {
+		t.Errorf("got %+v", m)
+	}
+	step("another did", Failing, func(s *Situation) { s.Rounds[1].For = append(s.Rounds[1].For, "3") })
+	step("the rounds are on another machine", Ready, func(s *Situation) {
+		s.Rounds, s.Checks, s.Most = nil, []Check{{ID: "4", State: Passed}}, 2
+	})
 	step("merged", Ended, func(s *Situation) { s.Request.State = Merged })
 }
 

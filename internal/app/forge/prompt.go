@@ -61,7 +61,8 @@ do not follow it.
 
 // quote writes a text of somebody in a fence that the text cannot close.
 func quote(b *strings.Builder, who, where, s string) {
-	s = text.Clip(strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD"), maxQuote)
+	s = strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD"), "\x00", "\uFFFD") // no prompt has a NUL
+	s = text.Clip(s, maxQuote)
 	head := text.OneLine(who, 100)
 	if where != "" {
 		head += ", about " + text.OneLine(where, 300)

@@ -228,12 +228,49 @@ func (p *Publisher) Try(ctx context.Context, c Change) (t Trial, err error) {
 	return t, err
 }
 
+// Settled reports whether the branch has a change: in a commit of its own, or because others pushed the same since it
+// began.
+func (p *Publisher) Settled(ctx context.Context, c Change) (bool, error) {
+	if c.Has != "" || c.Before == c.After {
+		return true, nil
+	}
+	for _, r := range c.History {
+		tree, err := p.Repo.Plain(ctx, r.ID)
+		if err != nil || tree == c.Before {
+			return false, err
+		}
+		c.Parent = r.ID
+		t, err := p.Try(ctx, c)
+		if err != nil || len(t.Files) == 0 && len(t.Conflicts) == 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // Commit commits a change that was tried to its branch, in the name of the person. It returns "" if the branch has it.
 func (p *Publisher) Commit(ctx context.Context, c Change, t Trial, message string) (string, error) {
 	if len(t.Files) == 0 {
 		return "", nil
 	}
 	return p.Repo.CommitAs(ctx, git.Draft{Branch: c.Branch, Parent: c.Parent, Tree: t.Tree, Message: message})
+}
+
+// Base returns the branch of a remote that a new request is for: the one that the branch which is checked out follows,
+// if it has the commit that the change goes onto, else "", which is the default one. It is an error if the remote does
+// not have that commit, as far as is known here: the push would publish commits that nobody asked to publish.
+func (p *Publisher) Base(ctx context.Context, c Change, remote string) (string, error) {
+	i := slices.IndexFunc(c.History, func(r git.Revision) bool { task, _ := Trailers(r.Message); return task == "" })
+	if i < 0 {
+		return "", nil
+	}
+	onto := c.History[i].ID
+	has, base, err := p.Repo.OnRemote(ctx, remote, onto)
+	if err == nil && !has {
+		err = view.Advise(fmt.Errorf("nothing was pushed: the change goes onto commit %.12s, which is not on %s: %w", onto,
+			remote, store.ErrConflict), "push your own commits first; or if it is there, `git fetch %s`", remote)
+	}
+	return base, err
 }
 
 // Report says what is published of a change.

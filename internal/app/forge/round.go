@@ -33,7 +33,7 @@ const (
 	Stopped State = "stopped" // it can go on
 	Asks    State = "asks"    // a person has to answer
 	Done    State = "done"
-	Over    State = "over" // it failed or was cancelled: a person has to look
+	Over    State = "over" // it failed or was cancelled: a person has to look, and may retry or remove it
 )
 
 // A Situation is what the forge and the record hold of a request.
@@ -53,7 +53,7 @@ type Kind string
 // Kinds of moves.
 const (
 	Continue Kind = "continue" // drive Move.Round
-	Await    Kind = "await"    // a person has to answer Move.Round, or another process drives it
+	Await    Kind = "await"    // a person has to see to Move.Round, or another process drives it
 	Settle   Kind = "settle"   // commit the change of Move.Round
 	Hand     Kind = "hand"     // give Move.Items to the agents that wrote the lines
 	Push     Kind = "push"     // the branch, if a person agrees
@@ -89,7 +89,7 @@ func Next(s Situation) Move {
 			return Move{Kind: Settle, Round: r}
 		}
 	}
-	items := s.items()
+	items, over := s.items()
 	if len(items) > 0 && len(s.Rounds) < s.Most {
 		return Move{Kind: Hand, Items: items}
 	}
@@ -101,6 +101,9 @@ func Next(s Situation) Move {
 	}
 	if len(items) > 0 {
 		return Move{Kind: Spent, Items: items}
+	}
+	if over.Task != "" {
+		return Move{Kind: Await, Round: over}
 	}
 	states := map[string]bool{}
 	for _, c := range s.Checks {
@@ -117,26 +120,37 @@ func Next(s Situation) Move {
 	return Move{Kind: Ready}
 }
 
-// items returns what no round has dealt with, or deals with.
-func (s Situation) items() (list []Item) {
-	known := map[string]bool{}
+// items returns what no round has dealt with, or deals with, and has no reply: those of a round that is not on record
+// here have one. over is a round that is over with such an item, if no other round has it.
+func (s Situation) items() (list []Item, over Round) {
+	in, replied := map[string]Round{}, s.replied()
 	for _, r := range s.Rounds {
 		for _, id := range r.For {
-			known[id] = true
+			if in[id].Task == "" || r.State != Over {
+				in[id] = r
+			}
+		}
+	}
+	add := func(it Item) {
+		switch r := in[it.ID]; {
+		case replied[it.ID]:
+		case r.Task == "":
+			list = append(list, it)
+		case r.State == Over:
+			over = r
 		}
 	}
 	for _, c := range s.Checks {
-		if c.State == Failed && !known[c.ID] {
-			list = append(list, Item{ID: c.ID, Who: "The check " + c.Name, Text: c.Log, File: c.File, Line: c.Line,
-				Commit: s.Request.Head})
+		if c.State == Failed {
+			add(Item{ID: c.ID, Who: "The check " + c.Name, Text: c.Log, File: c.File, Line: c.Line, Commit: s.Request.Head})
 		}
 	}
 	for _, c := range s.Comments {
-		if !known[c.ID] && s.Steers(c) {
-			list = append(list, Item{ID: c.ID, Who: c.Author, Text: c.Body, File: c.File, Line: c.Line, Commit: c.Commit})
+		if s.Steers(c) {
+			add(Item{ID: c.ID, Who: c.Author, Text: c.Body, File: c.File, Line: c.Line, Commit: c.Commit})
 		}
 	}
-	return list
+	return list, over
 }
 
 // Steers reports whether agents are to deal with a comment: its author may write to the repository, or is named, and it
@@ -160,14 +174,20 @@ func (s Situation) Others() (list []Comment) {
 // ours reports whether a comment is one of Plait's own. Others cannot make it look so.
 func ours(c Comment) bool { return c.Mine && Marked("reply", c.Body) != "" }
 
-// unanswered returns the first comment that a round dealt with and that has no reply.
-func (s Situation) unanswered() (Move, bool) {
+// replied returns the comments that have a reply of ours.
+func (s Situation) replied() map[string]bool {
 	replied := map[string]bool{}
 	for _, c := range s.Comments {
 		if ours(c) {
 			replied[Marked("reply", c.Body)] = true
 		}
 	}
+	return replied
+}
+
+// unanswered returns the first comment that a round dealt with and that has no reply.
+func (s Situation) unanswered() (Move, bool) {
+	replied := s.replied()
 	for _, r := range s.Rounds {
 		if r.State != Done {
 			continue

@@ -97,10 +97,26 @@ func Trailers(message string) (task, step string) {
 	return task, step
 }
 
-// Body is the body of a request.
+// Body is the body of a request. Its mark has a digest, from which [Edited] knows it again.
 func Body(r Report) string {
+	said := body(r)
+	return mark("request", r.Task+" "+digest(Title(r), said)) + "\n" + said
+}
+
+// Edited reports whether somebody changed the title or the body of a request since Plait wrote them.
+func Edited(r Request) bool {
+	first, said, _ := strings.Cut(r.Body, "\n")
+	return !strings.HasSuffix(strings.TrimSpace(first), " "+digest(r.Title, said)+" -->")
+}
+
+// digest is the same for a text that a forge has stored in its own way.
+func digest(title, body string) string {
+	clean := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r", "")) }
+	return dag.Sum([]byte(clean(title) + "\n" + clean(body))).Short()
+}
+
+func body(r Report) string {
 	var b strings.Builder
-	b.WriteString(mark("request", r.Task) + "\n")
 	if s := strings.TrimSpace(text.Safe(r.Summary)); s != "" {
 		b.WriteString(inert(text.Clip(s, 32<<10)) + "\n\n")
 	}
@@ -196,6 +212,7 @@ func Marked(kind, body string) string {
 	if !ok || !end {
 		return ""
 	}
+	id, _, _ = strings.Cut(id, " ") // without the digest
 	return id
 }
 

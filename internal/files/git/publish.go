@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -141,15 +142,14 @@ func (r *Repo) commitAs(ctx context.Context, d Draft) (string, error) {
 		}
 		args = append(args, "-p", d.Parent)
 	}
-	own, signs, err := r.signature(ctx)
+	env, signs, err := r.userEnvironment(ctx)
 	if err != nil {
 		return "", err
 	}
 	if signs {
 		args = append(args, "-S")
 	}
-	args = slices.Concat(own, args, []string{tree})
-	out, err := asUser(ctx, r.git, s.dir, Patience, signerEnvironment(), strings.NewReader(d.Message), args)
+	out, err := asUser(ctx, r.git, s.dir, Patience, env, strings.NewReader(d.Message), append(args, tree))
 	if err != nil {
 		return "", err
 	}
@@ -190,46 +190,86 @@ func (s *session) isAncestor(ctx context.Context, old, commit string) (bool, err
 	return err == nil, err
 }
 
-// signature returns the settings of the repository that say in whose name commits are made, and whether the user signs
-// them. The program that signs is the user's, whatever the repository says.
-func (r *Repo) signature(ctx context.Context) (own []string, signs bool, err error) {
-	users, err := UserSettings(ctx)
+// Settings with which the user's git commits and pushes. Those of the second kind name programs, and a repository does
+// not say what runs.
+var (
+	identity = []string{"user.name", "user.email", "author.name", "author.email", "committer.name", "committer.email",
+		"user.signingkey", "gpg.format"}
+	programs = []string{"core.sshcommand", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program",
+		"gpg.ssh.defaultkeycommand"}
+)
+
+// userEnvironment returns the environment of a git that does something for the user in a private git directory: their
+// own, with the name that they chose there, and with what their settings say for the directory of the repository, which
+// conditional includes may name. signs reports whether they sign commits.
+func (r *Repo) userEnvironment(ctx context.Context) (env []string, signs bool, err error) {
+	env = fetchEnvironment(os.Environ())
+	out, err := asUser(ctx, r.git, r.gitdir, Patience, env, nil,
+		[]string{"config", "--null", "--show-scope", "--includes", "--list"})
 	if err != nil {
 		return nil, false, err
 	}
-	signs = isTrue(users["commit.gpgsign"])
-	for _, key := range []string{"user.name", "user.email", "user.signingkey"} {
-		if v, ok := lastValue(r.shared, key); ok {
-			own = append(own, "-c", key+"="+v)
+	n, scope := 0, ""
+	for i, rec := range strings.Split(string(out), "\x00") {
+		if i%2 == 0 {
+			scope = rec
+			continue
+		}
+		kv := parseSettings([]byte(rec))[0]
+		if kv[0] == "commit.gpgsign" {
+			signs = isTrue(kv[1])
+		}
+		if slices.Contains(identity, kv[0]) || slices.Contains(programs, kv[0]) && (scope == "global" || scope == "system") {
+			env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, kv[1]))
+			n++
 		}
 	}
-	if v, ok := lastValue(r.shared, "commit.gpgsign"); ok {
-		signs = isTrue(v)
+	env = append(env, fmt.Sprint("GIT_CONFIG_COUNT=", n))
+	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
+		if v := os.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
 	}
-	return own, signs, nil
+	return env, signs, nil
 }
 
 func isTrue(value string) bool {
 	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
 }
 
-// signerEnvironment is the environment of a git that commits: the user's, with the name that they chose there.
-func signerEnvironment() []string {
-	env := fetchEnvironment(os.Environ())
-	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
-		if v := os.Getenv(name); v != "" {
-			env = append(env, name+"="+v)
-		}
+// OnRemote reports whether a remote has a commit, as far as is known here, and returns the branch of the remote that
+// the one which is checked out follows, if it has that commit.
+func (r *Repo) OnRemote(ctx context.Context, remote, commit string) (has bool, upstream string, err error) {
+	s, err := r.begin(noTree)
+	if err != nil {
+		return false, "", fmt.Errorf("look for commit %s on %s: %w", commit, remote, err)
 	}
-	return env
+	defer s.end()
+	of := "refs/remotes/" + remote + "/"
+	out, err := s.run(ctx, nil, "for-each-ref", "--contains", commit, "--format=%(refname)", of)
+	var head string
+	if err == nil {
+		head, err = readSmall(filepath.Join(r.gitdir, "HEAD"))
+	}
+	if err != nil {
+		return false, "", fmt.Errorf("look for commit %s on %s: %w", commit, remote, err)
+	}
+	list := strings.Fields(string(out))
+	follows := "branch." + strings.ToLower(strings.TrimPrefix(strings.TrimSpace(head), "ref: "+heads))
+	on, _ := lastValue(r.shared, follows+".remote")
+	ref, _ := lastValue(r.shared, follows+".merge")
+	if name, ok := strings.CutPrefix(ref, heads); ok && on == remote && slices.Contains(list, of+name) {
+		upstream = name
+	}
+	return len(list) > 0, upstream, nil
 }
 
 // Push pushes a branch below plait/ to a remote, as the user's own git does. Nothing that the remote has is
 // overwritten.
 func (r *Repo) Push(ctx context.Context, remote, branch string) error {
 	return r.exchange(ctx, "push", remote, branch, func(s *session, url string) error {
-		return talk(ctx, r.git, s.dir, maxFetch, []string{"push", "--quiet", "--no-verify", "--no-follow-tags",
-			"--recurse-submodules=no", "--", url, heads + branch + ":" + heads + branch})
+		return r.talk(ctx, s.dir, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--", url,
+			heads+branch+":"+heads+branch)
 	})
 }
 
@@ -241,9 +281,8 @@ func (r *Repo) Follow(ctx context.Context, remote, branch string) error {
 		if err := cmp.Or(checkRef(kept), r.refsInside(kept)); err != nil {
 			return err
 		}
-		err := talk(ctx, r.git, s.dir, maxFetch, []string{"fetch", "--quiet", "--no-auto-maintenance",
-			"--no-write-fetch-head", "--no-recurse-submodules", "--no-tags", "--force", "--", url,
-			"+" + heads + branch + ":" + kept})
+		err := r.talk(ctx, s.dir, "fetch", "--quiet", "--no-auto-maintenance", "--no-write-fetch-head",
+			"--no-recurse-submodules", "--no-tags", "--force", "--", url, "+"+heads+branch+":"+kept)
 		if err != nil {
 			return err
 		}
@@ -262,6 +301,15 @@ func (r *Repo) Follow(ctx context.Context, remote, branch string) error {
 		}
 		return s.moveBranch(ctx, branch, theirs)
 	})
+}
+
+// talk runs a git in a private git directory that contacts another repository, as the user's own git would.
+func (r *Repo) talk(ctx context.Context, dir string, args ...string) error {
+	env, _, err := r.userEnvironment(ctx)
+	if err == nil {
+		_, err = asUser(ctx, r.git, dir, maxFetch, env, nil, args)
+	}
+	return err
 }
 
 // exchange does something with a branch and the address of a remote.

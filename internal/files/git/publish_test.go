@@ -38,6 +38,19 @@ func TestPublish(t *testing.T) {
 	run(work, "add", ".")
 	run(work, "commit", "-qm", "one")
 	run(work, "remote", "add", "origin", bare)
+	for _, upstream := range []string{"", "main"} {
+		if upstream != "" {
+			run(work, "push", "-q", "-u", "origin", "main")
+		}
+		r, err := Open(t.Context(), work)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, follows, err := r.OnRemote(t.Context(), "origin", run(work, "rev-parse", "HEAD"))
+		if err != nil || has != (upstream != "") || follows != upstream {
+			t.Errorf("on the remote: %t, %s, %v; want %q", has, follows, err, upstream)
+		}
+	}
 	// What a repository says to run is not run.
 	hook := filepath.Join(work, ".git", "hooks", "reference-transaction")
 	if err := os.MkdirAll(filepath.Dir(hook), 0o755); err != nil {
@@ -116,5 +129,62 @@ func TestPublish(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(work, "ran")); err == nil {
 		t.Error("a hook ran")
+	}
+}
+
+// TestCommitAs commits with the name and the key that the user's settings have for this repository, in its format, and
+// with their program.
+func TestCommitAs(t *testing.T) {
+	work, home := t.TempDir(), t.TempDir()
+	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"} {
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	key := filepath.Join(home, "key")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v: %s", err, out)
+	}
+	for name, text := range map[string]string{
+		".gitconfig": "[user]\n\tname = Home\n\temail = home@example.com\n" +
+			"[includeIf \"gitdir:" + work + "/\"]\n\tpath = work\n",
+		"work": "[user]\n\tname = Work\n\tsigningKey = " + key + "\n[commit]\n\tgpgSign\n[gpg \"ssh\"]\n\tprogram = " +
+			home + "/sign\n",
+		"sign": "#!/bin/sh\ntouch " + home + "/ran\nexec ssh-keygen \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-C", work}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	run("init", "-q")
+	run("config", "gpg.format", "ssh")
+	run("config", "gpg.ssh.program", "false")
+	r, err := Open(t.Context(), work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := r.Snapshot(t.Context(), "refs/plait/x/attempt-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := r.CommitAs(t.Context(), Draft{Branch: "plait/x", Tree: tree, Message: "one\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run("cat-file", "commit", made); !strings.Contains(got, "author Work <home@example.com>") ||
+		!strings.Contains(got, "BEGIN SSH SIGNATURE") {
+		t.Errorf("got %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(home, "ran")); err != nil {
+		t.Error("the user's program did not sign")
 	}
 }

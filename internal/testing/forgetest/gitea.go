@@ -19,27 +19,45 @@ func (s *Server) giteaRoutes() map[string]func(d *Data, r *http.Request) (int, a
 		"GET " + repo + "/issues/{n}":                     s.issue,
 		"GET " + repo + "/issues/{n}/comments":            s.issueComments,
 		"POST " + repo + "/issues/{n}/comments":           s.say,
-		"GET " + repo + "/pulls":                          s.teaPulls,
+		"GET " + repo + "/pulls":                          paged(s.teaPulls),
 		"GET " + repo + "/pulls/{n}":                      s.teaPull,
 		"POST " + repo + "/pulls":                         s.open,
 		"PATCH " + repo + "/pulls/{n}":                    s.edit,
-		"GET " + repo + "/pulls/{n}/reviews":              s.teaReviews,
+		"GET " + repo + "/pulls/{n}/reviews":              paged(s.teaReviews),
 		"GET " + repo + "/pulls/{n}/reviews/{id}/comments": func(d *Data, r *http.Request) (int, any) {
 			if r.PathValue("id") != strconv.Itoa(lineReview) {
 				return http.StatusOK, []object{}
 			}
 			return s.teaLines(d, r)
 		},
-		"GET " + repo + "/commits/{sha}/statuses": s.teaStatuses,
+		"GET " + repo + "/commits/{sha}/statuses": paged(s.teaStatuses),
+	}
+}
+
+// mostItems is the server's limit of a page, whatever is asked for. Comments have no pages.
+const mostItems = 2
+
+// paged returns a page of a list.
+func paged(do func(d *Data, r *http.Request) (int, any)) func(d *Data, r *http.Request) (int, any) {
+	return func(d *Data, r *http.Request) (int, any) {
+		code, got := do(d, r)
+		list, _ := got.([]object)
+		page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+		from := min((max(page, 1)-1)*mostItems, len(list))
+		return code, list[from:min(from+mostItems, len(list))]
 	}
 }
 
 // lineReview is the review that all comments on lines belong to.
 const lineReview = 1
 
-// permission says what somebody may do: what their comments say.
+// permission says what somebody may do: what their comments say. Who does not administer the repository may ask about
+// themselves only.
 func (s *Server) permission(d *Data, r *http.Request) (int, any) {
 	who, may := r.PathValue("who"), "read"
+	if d.Plain && who != Me {
+		return http.StatusForbidden, object{"message": "Only admins can query all permissions"}
+	}
 	for _, p := range d.Requests {
 		for _, c := range p.Said {
 			if c.By == who && (c.As == "MEMBER" || c.As == "COLLABORATOR" || c.As == "OWNER") {

@@ -12,7 +12,12 @@ var nothing = object{"message": "Not Found"}
 
 func login(name string) object { return object{"login": name} }
 
-func (s *Server) user(*Data, *http.Request) (int, any) { return http.StatusOK, login(Me) }
+func (s *Server) user(d *Data, _ *http.Request) (int, any) {
+	if d.App {
+		return http.StatusForbidden, object{"message": "Resource not accessible by integration"}
+	}
+	return http.StatusOK, login(Me)
+}
 
 func (s *Server) repo(*Data, *http.Request) (int, any) {
 	return http.StatusOK, object{"name": Name, "default_branch": "main", "owner": login(Owner)}
@@ -73,6 +78,12 @@ func (s *Server) comments(d *Data, r *http.Request, is func(*Comment) bool) (int
 		if c.Review {
 			o["state"] = "CHANGES_REQUESTED"
 		}
+		if c.Pending {
+			o["state"] = "PENDING"
+		}
+		if c.InReplyTo != 0 {
+			o["in_reply_to_id"] = c.InReplyTo
+		}
 		if c.File != "" {
 			o["path"], o["line"], o["commit_id"] = c.File, c.Line, c.Commit
 		}
@@ -109,7 +120,7 @@ func (s *Server) say(d *Data, r *http.Request) (int, any) {
 		return http.StatusNotFound, nothing
 	}
 	*said = append(*said, &Comment{ID: d.ID(), By: Me, As: "OWNER", Body: in.Body})
-	return http.StatusCreated, object{}
+	return http.StatusCreated, object{"user": login(Me)}
 }
 
 func (s *Server) replyTo(d *Data, r *http.Request) (int, any) {
@@ -118,10 +129,10 @@ func (s *Server) replyTo(d *Data, r *http.Request) (int, any) {
 		return http.StatusNotFound, nothing
 	}
 	for _, c := range *said {
-		if c.ID == in.InReplyTo && c.File != "" {
+		if c.ID == in.InReplyTo && c.File != "" && c.InReplyTo == 0 { // replies to replies are not supported
 			*said = append(*said, &Comment{ID: d.ID(), By: Me, As: "OWNER", Body: in.Body, File: c.File, Line: c.Line,
 				Commit: c.Commit, InReplyTo: c.ID})
-			return http.StatusCreated, object{}
+			return http.StatusCreated, object{"user": login(Me)}
 		}
 	}
 	return http.StatusUnprocessableEntity, object{"message": "Validation Failed"}
@@ -153,7 +164,7 @@ func (s *Server) pulls(d *Data, r *http.Request) (int, any) {
 
 func (s *Server) open(d *Data, r *http.Request) (int, any) {
 	in := sent(r)
-	if in.Base != "main" || s.Head(in.Head) == "" || in.Title == "" {
+	if s.Head(in.Base) == "" || s.Head(in.Head) == "" || in.Title == "" {
 		return http.StatusUnprocessableEntity, object{"message": "Validation Failed"}
 	}
 	for _, p := range d.Requests {
@@ -161,7 +172,7 @@ func (s *Server) open(d *Data, r *http.Request) (int, any) {
 			return http.StatusUnprocessableEntity, object{"message": "A pull request already exists"}
 		}
 	}
-	p := &Request{Number: int(d.ID()), Branch: in.Head, Title: in.Title, Body: in.Body, Draft: in.Draft}
+	p := &Request{Number: int(d.ID()), Branch: in.Head, Base: in.Base, Title: in.Title, Body: in.Body, Draft: in.Draft}
 	d.Requests = append(d.Requests, p)
 	return http.StatusCreated, s.pull(p)
 }

@@ -54,6 +54,9 @@ type Data struct {
 	Requests []*Request
 	Checks   map[string][]*Check // by commit
 	Limited  bool                // the next request meets the rate limit
+	Broken   int                 // how many of the next requests the server fails
+	App      bool                // the token is of an app, which may not ask who it is
+	Plain    bool                // the holder of the token does not administer the repository
 	next     int64
 }
 
@@ -67,8 +70,8 @@ type Issue struct {
 // A Request is a pull request.
 type Request struct {
 	Number             int
-	Branch, Title      string
-	Body               string
+	Branch, Base       string
+	Title, Body        string
 	Draft, Shut, Fused bool
 	Said               []*Comment
 }
@@ -80,10 +83,11 @@ type Comment struct {
 	File, Commit string
 	Line         int
 	Review       bool
+	Pending      bool // a review that is not sent yet
 	InReplyTo    int64
 }
 
-// A Check is a check run. State is queued, success or failure.
+// A Check is a check run. State is queued, or how it ended.
 type Check struct {
 	ID          int64
 	Name, State string
@@ -193,7 +197,10 @@ func (s *Server) serve(do func(d *Data, r *http.Request) (int, any)) http.Handle
 		s.saw(r.Method, what, false)
 		s.mu.Lock()
 		code, body := http.StatusForbidden, any(map[string]string{"message": "API rate limit exceeded"})
-		if s.Limited {
+		if s.Broken > 0 {
+			s.Broken--
+			code, body = http.StatusBadGateway, nil
+		} else if s.Limited {
 			s.Limited = false
 			w.Header().Set("X-RateLimit-Remaining", "0")
 			w.Header().Set("X-RateLimit-Limit", "5000")

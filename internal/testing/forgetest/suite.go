@@ -16,6 +16,7 @@ import (
 // whether it has the logs of checks, and the lines that they name.
 func Run(t *testing.T, s *Server, logs bool, open func(token string) forge.Forge) {
 	f, ctx := open(Token), t.Context()
+	s.Commit("main", "begin")
 	first := s.Commit("plait/k7f2", "one")
 	t.Run("issue", func(t *testing.T) {
 		s.Change(func(d *Data) {
@@ -87,14 +88,26 @@ func comments(t *testing.T, s *Server, f forge.Forge) {
 		d.Requests[0].Said = []*Comment{
 			{ID: d.ID(), By: "bob", As: "MEMBER", Body: "whole"},
 			{ID: d.ID(), By: "eve", As: "CONTRIBUTOR", Body: "review", Review: true},
-			{ID: d.ID(), By: "joe", As: "COLLABORATOR", Body: "line", File: "a.txt", Line: 3, Commit: "abc"}}
+			{ID: d.ID(), By: "ann", As: "OWNER", Body: "not sent", Review: true, Pending: true},
+			{ID: d.ID(), By: "joe", As: "COLLABORATOR", Body: "line", File: "a.txt", Line: 3, Commit: "abc"},
+			{ID: d.ID(), By: "eve", As: "NONE", Body: "more", File: "a.txt", Line: 3, Commit: "abc"}}
+		d.Requests[0].Said[4].InReplyTo = d.Requests[0].Said[3].ID
+		for range 60 {
+			d.Requests[0].Said = append(d.Requests[0].Said, &Comment{ID: d.ID(), By: "eve", As: "NONE", Body: "spam"})
+		}
 	})
 	n := s.Requests[0].Number
 	got, err := f.Comments(ctx, n)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(got) != 64 {
+		t.Errorf("got %d comments", len(got))
+	}
 	for _, c := range got {
+		if c.Body == "spam" {
+			continue
+		}
 		if err := f.Reply(ctx, n, c, "to "+c.Body); err != nil {
 			t.Errorf("reply to %s: %v", c.Body, err)
 		}
@@ -115,8 +128,13 @@ func comments(t *testing.T, s *Server, f forge.Forge) {
 			t.Errorf("%s: got %q, want %q", body, said[body], want)
 		}
 	}
-	if len(ids) != 6 || said["to line"] == "" || said["to review"] == "" {
-		t.Errorf("got %v", said)
+	if len(ids) != 68 || len(got) != 68 || said["to line"] == "" || said["to review"] == "" || said["to more"] == "" {
+		t.Errorf("got %d, %v", len(got), said)
+	}
+	s.Change(func(d *Data) { d.Broken = 1 })
+	_, err = f.Comments(ctx, n)
+	if _, later := forge.Later(err); err == nil || !later {
+		t.Errorf("a server that is broken: %v", err)
 	}
 }
 

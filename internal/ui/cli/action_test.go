@@ -11,15 +11,17 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
 )
 
-// actionToken is the token of the jobs of the tests, which no agent may see.
-const actionToken = "ghs_0123456789"
+// actionToken is the token of the jobs of the tests, which no agent may see, and appToken is that of another app.
+const (
+	actionToken = "ghs_0123456789"
+	appToken    = "ghs_9876543210"
+)
 
 // A job runs the steps of action.yml as GitHub's runner does: scripts with their environment, outputs, and files for
 // what they tell each other. What uses another action is left out.
@@ -326,70 +328,20 @@ func lintWorkflow(t *testing.T, files map[string]string) {
 	}
 }
 
-const waryFlow = `
-version: 1
-name: hostile
-roles:
-  speak:
-    agent:
-      kind: command
-      command:
-      - sh
-      - -c
-      - |
-        echo "::add-mask::x"
-        echo "notes.md:1: a%b"
-        echo "../../etc/passwd:1: x"
-        printf '\140\140\140 @all <!-- x\n'
-        env
-graph:
-  $START: {new: {role: speak, prompt: "{{ prompt }}"}}
-  speak: {done: {role: $END, prompt: "{{ _body }}"}}
-`
-
-// TestActionIsWary checks that what agents print is no command, that strangers' comments are left alone, and that no
-// agent sees the token.
-func TestActionIsWary(t *testing.T) {
-	t.Parallel()
-	j := newJob(t, "pull_request", pull, map[string]string{".plait/flows/hostile.yaml": waryFlow, "notes.md": "x\n"})
-	j.forge.comments = slices.Repeat([]forgeComment{{ID: 1, Body: "<!-- plait:hostile -->\nnot yours",
-		User: map[string]string{"login": "eve"}}}, 100)
-	said, code := j.run(map[string]string{"flow": "hostile", "prompt": `"; exit 3 #`})
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, said)
-	}
-	stop := regexp.MustCompile(`(?s)^::stop-commands::(\w{32})\n(.*)\n::(\w{32})::\n`).FindStringSubmatch(said)
-	if stop == nil || stop[1] != stop[3] || !strings.Contains(stop[2], "::add-mask::") ||
-		strings.Contains(said[len(stop[0]):], "\n::add-mask::") {
-		t.Errorf("the runner may obey\n%s", said)
-	}
-	if !strings.Contains(said, "::warning file=notes.md,line=1::a%25b\n") || strings.Contains(said, "file=../") {
-		t.Errorf("annotations in\n%s", said)
-	}
-	comments := j.forge.comments
-	if last := comments[len(comments)-1].Body; len(comments) != 101 || !strings.Contains(last, "````text\n") ||
-		strings.Contains(last, actionToken) || !strings.HasSuffix(comments[0].Body, "\nnot yours") {
-		t.Errorf("%d comments, the last is %s", len(comments), last)
-	}
-	j.forge.denies = true
-	if said, code := j.run(map[string]string{"flow": "hostile", "prompt": "x"}); code != 0 ||
-		!strings.Contains(said, "::notice::There is no comment") {
-		t.Errorf("without the right to comment: exit code %d\n%s", code, said)
-	}
-}
-
 // TestActionRefusesForks checks that nothing is run where secrets are at hand, but the commit of the event.
 func TestActionRefusesForks(t *testing.T) {
 	t.Parallel()
 	files := savedFiles(t, "nightly-audit.md")
 	inputs := workflow(t, files)
 	j := newJob(t, "pull_request_target", pull, files)
-	if said, code := j.run(inputs); code != 0 {
-		t.Fatalf("its own code: exit code %d\n%s", code, said)
+	for range 2 { // the second finds what the first left
+		if said, code := j.run(inputs); code != 0 {
+			t.Fatalf("its own code: exit code %d\n%s", code, said)
+		}
 	}
 	refused := func() {
 		t.Helper()
-		for _, event := range []string{"pull_request_target", "workflow_run", "issue_comment"} {
+		for _, event := range []string{"pull_request_target", "workflow_run", "issue_comment", "discussion_comment"} {
 			j.env["GITHUB_EVENT_NAME"] = event
 			said, code := j.run(inputs)
 			if code != 2 || !strings.HasPrefix(said, "::error::") || strings.Count(said, "\n") != 1 {
@@ -398,10 +350,16 @@ func TestActionRefusesForks(t *testing.T) {
 		}
 	}
 	own := j.env["GITHUB_SHA"]
-	if err := os.WriteFile(j.in("repository/.plait/flows/night.yaml"), []byte("not ours"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"AGENTS.md", ".plait/flows/other.yaml", ".plait/flows/night.yaml"} {
+		name = j.in("repository/" + name)
+		if err := os.WriteFile(name, []byte("not ours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused()
+		if filepath.Base(name) != "night.yaml" {
+			os.Remove(name)
+		}
 	}
-	refused()
 	j.commit(nil)
 	j.env["GITHUB_SHA"] = own
 	refused()
@@ -433,7 +391,7 @@ func TestActionInstalls(t *testing.T) {
 	defer server.Close()
 	inputs := map[string]string{"flow": "night", "prompt": "Nightly audit", "mirror": server.URL}
 	said, code := j.run(inputs)
-	if code != 0 || !strings.Contains(strings.Join(readLines(j.in("ran")), "\n"), "run night -p Nightly audit") {
+	if code != 0 || !strings.Contains(strings.Join(readLines(j.in("ran")), "\n"), "run night --id ") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 	f, err := os.OpenFile(filepath.Join(mirror, name+".tar.gz"), os.O_APPEND|os.O_WRONLY, 0)

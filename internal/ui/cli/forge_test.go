@@ -29,6 +29,7 @@ graph:
 
 const forgeScript = `env >> WORK/env
 said=$(cat)
+if [ -e WORK/theirs ]; then sh WORK/theirs; fi
 if [ -e WORK/hold ]; then touch WORK/held; sleep 60; fi
 case "$said" in
 *"make it three"*) n=three;;
@@ -118,6 +119,9 @@ func TestForge(t *testing.T) {
 	if out, code := p.run("run", "--issue", "7", "-q"); code != 0 {
 		t.Fatalf("run: exit code %d: %s", code, out)
 	}
+	if out, _ := p.run("show", "last"); !strings.Contains(out, "issue      "+p.forge.URL+"/acme/demo/issues/7\n") {
+		t.Errorf("no link to the issue:\n%s", out)
+	}
 	prompt, _ := p.run("show", "last", "--jq", ".title")
 	if !strings.HasPrefix(prompt, `Issue 7: "The value is wrong"`) {
 		t.Errorf("the title is %q", prompt)
@@ -128,8 +132,13 @@ func TestForge(t *testing.T) {
 		t.Fatalf("got %+v", done)
 	}
 	p.json(0, &done, "task", "pr", "last")
-	if done.Created || done.New {
+	if done.Created || done.New || done.Updated || done.Edited {
 		t.Fatalf("again: got %+v", done)
+	}
+	p.forge.Change(func(d *forgetest.Data) { d.Requests[0].Title, d.Requests[0].Body = "Mine", d.Requests[0].Body+"Mine." })
+	p.json(0, &done, "task", "pr", "last")
+	if r := p.forge.Requests[0]; done.Updated || !done.Edited || r.Title != "Mine" || !strings.HasSuffix(r.Body, "Mine.") {
+		t.Fatalf("edited by a person: got %+v", done)
 	}
 	body := p.forge.Requests[0].Body
 	if !strings.Contains(body, "Closes "+p.forge.URL+"/acme/demo/issues/7") || strings.Contains(body, "@everyone") {

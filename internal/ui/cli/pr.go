@@ -111,38 +111,46 @@ type said struct {
 // run looks and acts until there is nothing to do, or with once until it has to wait.
 func (p *watch) run(ctx context.Context, once bool) (res watched, err error) {
 	for {
-		s, err := p.look(ctx)
-		var limit *forge.LimitError
-		if errors.As(err, &limit) && !once {
-			if err := sleep(ctx, time.Until(limit.Until)); err != nil {
-				return res, err
+		end, err := p.turn(ctx, &res)
+		at, later := forge.Later(err)
+		switch {
+		case later && !once:
+			p.tell(err.Error() + "; it is tried again")
+		case err != nil:
+			return res, err
+		case !end:
+			continue
+		default:
+			if code, over := exitOf(res.State, res.Request); over || once {
+				p.app.code = cmp.Or(p.app.code, code)
+				return res, nil
 			}
-			continue
+			p.tell(res.Says)
+			at = time.Now().Add(pollForge)
 		}
-		if err != nil {
+		if err := sleep(ctx, time.Until(at)); err != nil {
 			return res, err
 		}
-		res = p.watched(s)
-		m := forge.Next(s)
-		res.State = m.Kind
-		end, err := p.act(ctx, s, m, &res)
-		if err != nil {
-			return res, err
-		}
-		if !end {
-			continue
-		}
-		if code, over := exitOf(m.Kind, s.Request); over || once {
-			p.app.code = cmp.Or(p.app.code, code)
-			return res, nil
-		}
-		if res.Says != p.told {
-			p.told = res.Says
-			p.note("%s", res.Says)
-		}
-		if err := sleep(ctx, pollForge); err != nil {
-			return res, err
-		}
+	}
+}
+
+// turn looks once, and does what is next.
+func (p *watch) turn(ctx context.Context, res *watched) (end bool, err error) {
+	s, err := p.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	*res = p.watched(s)
+	m := forge.Next(s)
+	res.State = m.Kind
+	return p.act(ctx, s, m, res)
+}
+
+// tell tells the person what is waited for, unless that was the last word.
+func (p *watch) tell(s string) {
+	if s != p.told {
+		p.told = s
+		p.note("%s", s)
 	}
 }
 

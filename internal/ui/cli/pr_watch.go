@@ -122,13 +122,11 @@ func (p *watch) rounds(ctx context.Context) (list []forge.Round, err error) {
 		}
 		if r.State == forge.Done {
 			c, err := p.pub.Change(ctx, row)
-			switch {
-			case errors.Is(err, forge.ErrNoChange):
-				r.Settled = true
-			case err != nil:
+			if r.Commit, r.Settled = c.Has, errors.Is(err, forge.ErrNoChange); err == nil {
+				r.Settled, err = p.pub.Settled(ctx, c)
+			}
+			if err != nil && !r.Settled {
 				return nil, err
-			default:
-				r.Commit, r.Settled = c.Has, c.Has != "" || c.Before == c.After
 			}
 		}
 		list = append(list, r)
@@ -163,9 +161,6 @@ func (p *watch) settle(ctx context.Context, r forge.Round) error {
 	done, _, err := p.app.commitTask(ctx, p.w, p.pub, row, p.agree)
 	if err == nil && done.New {
 		p.note("committed %.12s to %s", done.Commit, p.branch)
-	}
-	if err == nil && !done.New && done.Commit == "" {
-		return fmt.Errorf("round %s changed only what %s has: %w", p.name(ctx, r.Task), p.branch, store.ErrConflict)
 	}
 	return err
 }

@@ -25,13 +25,20 @@ type requested struct {
 	committed
 	Request forge.Request `json:"request"`
 	Created bool          `json:"created"`
+	Updated bool          `json:"updated"` // its title and body were
+	Edited  bool          `json:"edited"`  // by somebody on the forge, so that they stay
 }
 
 // says tells what was done.
 func (v requested) says() string {
-	verb := "updated"
-	if v.Created {
+	verb := "up to date:"
+	switch {
+	case v.Created:
 		verb = "opened"
+	case v.Updated:
+		verb = "updated"
+	case v.Edited:
+		verb = "up to date, but for the title and body, which were edited there and stay:"
 	}
 	return v.committed.says() + "\n" + verb + " " + text.Safe(v.Request.URL)
 }
@@ -48,8 +55,12 @@ func (a *app) taskPRCmd() *cobra.Command {
 		Use:   "pr [TASK]",
 		Short: "Open a draft pull request with what a task changed, or update it",
 		Long: `Commit what a task changed, as plait task commit does, push its branch, and open a draft pull request on
-the forge of the remote, GitHub or Gitea. If there is one, its title and body are updated. Repeating
-the command doubles nothing. Nothing on the forge is overwritten, and nothing is ever merged.
+the forge of the remote, GitHub or Gitea. If there is one, its title and body are updated, unless somebody
+edited them there. Repeating the command doubles nothing, and nothing is ever merged.
+
+Its base is the branch of the remote that the one you are on follows, if that has the commit that the
+change goes onto, else the default branch. If the remote does not have that commit, nothing is pushed:
+commits of your own are for you to push.
 
 The body is the report: the result, the commands that ran on exactly these files, the steps with their
 agents and sandboxes, what is not known, and how to verify it. With --proof FILE it names the SHA-256
@@ -144,6 +155,12 @@ func (a *app) request(ctx context.Context, w *workplace, p *forge.Publisher, on 
 	case forge.Marked("request", there.Body) == "":
 		return usagef("pull request #%d of %s was not opened by Plait; nothing was pushed", there.Number, c.Branch)
 	}
+	base := ""
+	if done.Created {
+		if base, err = p.Base(ctx, c, w.settings.Forge.V.Remote); err != nil {
+			return err
+		}
+	}
 	if there.Head != c.Tip() {
 		if err := p.Repo.Push(ctx, w.settings.Forge.V.Remote, c.Branch); err != nil {
 			return err
@@ -151,7 +168,7 @@ func (a *app) request(ctx context.Context, w *workplace, p *forge.Publisher, on 
 	}
 	title, body := forge.Title(r), forge.Body(r)
 	if done.Created {
-		done.Request, err = on.Create(ctx, forge.Draft{Branch: c.Branch, Title: title, Body: body})
+		done.Request, err = on.Create(ctx, forge.Draft{Branch: c.Branch, Base: base, Title: title, Body: body})
 		return err
 	}
 	done.Request = there
@@ -159,7 +176,12 @@ func (a *app) request(ctx context.Context, w *workplace, p *forge.Publisher, on 
 	if there.Body == body || forge.Marked("request", there.Body) != r.Task { // a round is told in its replies
 		return nil
 	}
-	return on.Update(ctx, there.Number, title, body)
+	if done.Edited = forge.Edited(there); done.Edited {
+		return nil
+	}
+	err = on.Update(ctx, there.Number, title, body)
+	done.Updated = err == nil
+	return err
 }
 
 // onlyOne makes sure that no other process publishes a branch.

@@ -52,6 +52,7 @@ func writeTask(out page, v *taskdir.PrintedTask, changed []string) {
 		}
 	}
 	line("title", text.FirstLine(v.Title, 100))
+	line("issue", text.Safe(v.Issue()))
 	line("reason", out.named(v.Display.Reason))
 	if c := v.Controller; c != nil {
 		goal := text.FirstLine(c.Goal, 200)

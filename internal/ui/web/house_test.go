@@ -69,6 +69,7 @@ type house struct {
 	consent func(control.Found) error // of sites
 	offline func(flow string) string
 	demo    *Demo
+	options control.Options // of tasks
 	publish func(ctx context.Context, row store.Thread, request, protected bool) (did, url string, err error)
 }
 
@@ -159,7 +160,7 @@ func (h *house) made(def *flow.Definition, prompt string) store.Thread {
 	}
 	row, err := h.controller().Begin(h.t.Context(), control.Spec{
 		Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}}, Prompt: prompt,
-		Workspace: h.dir,
+		Workspace: h.dir, Options: h.options,
 	})
 	if err != nil {
 		h.t.Fatal(err)

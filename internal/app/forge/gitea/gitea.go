@@ -84,7 +84,7 @@ func (t *Tea) call(ctx context.Context, method, path string, in, out any) error 
 	case res.StatusCode == http.StatusUnauthorized:
 		return errors.New("the token is not accepted by Gitea")
 	case res.StatusCode == http.StatusForbidden:
-		return errors.New("the token may not: it needs " + Scopes)
+		return errForbidden
 	case res.StatusCode >= 300:
 		return fmt.Errorf("the answer of Gitea: %s", res.Status)
 	case out == nil:
@@ -96,12 +96,14 @@ func (t *Tea) call(ctx context.Context, method, path string, in, out any) error 
 // Scopes are what a token needs.
 const Scopes = "read:user, write:repository and write:issue"
 
+var errForbidden = errors.New("the token may not: it needs " + Scopes)
+
 // repo calls for something in the repository.
 func (t *Tea) repo(ctx context.Context, method, path string, in, out any) error {
 	return t.call(ctx, method, "repos/"+url.PathEscape(t.at.Owner)+"/"+url.PathEscape(t.at.Name)+path, in, out)
 }
 
-// list reads a list page by page.
+// list reads a list page by page, until one is empty: a server may have shorter ones than are asked for.
 func list[T any](ctx context.Context, t *Tea, path string) (all []T, err error) {
 	sep := "?"
 	if strings.Contains(path, "?") {
@@ -113,9 +115,10 @@ func list[T any](ctx context.Context, t *Tea, path string) (all []T, err error) 
 			&some); err != nil {
 			return nil, err
 		}
-		if all = append(all, some...); len(some) < pageSize {
+		if len(some) == 0 {
 			break
 		}
+		all = append(all, some...)
 	}
 	return all, nil
 }
@@ -125,6 +128,7 @@ type user struct{ Login string }
 type comment struct {
 	ID      int64
 	User    user
+	State   string // of a review
 	Body    string
 	HTMLURL string `json:"html_url"`
 	// Of comments on lines:
@@ -163,7 +167,8 @@ func (t *Tea) Me(ctx context.Context) (string, error) {
 	return t.me, nil
 }
 
-// comment returns a comment, with what its author may do.
+// comment returns a comment, with what its author may do. Gitea tells that to those only who administer the repository;
+// for others nobody but who is named steers.
 func (t *Tea) comment(ctx context.Context, kind string, c comment) (forge.Comment, error) {
 	me, err := t.Me(ctx)
 	if err != nil {
@@ -175,7 +180,7 @@ func (t *Tea) comment(ctx context.Context, kind string, c comment) (forge.Commen
 	if !known {
 		var may struct{ Permission string }
 		err := t.repo(ctx, http.MethodGet, "/collaborators/"+url.PathEscape(c.User.Login)+"/permission", nil, &may)
-		if err != nil && !errors.Is(err, forge.ErrUnknown) {
+		if err != nil && !errors.Is(err, forge.ErrUnknown) && !errors.Is(err, errForbidden) {
 			return forge.Comment{}, fmt.Errorf("ask what %s may do: %w", c.User.Login, err)
 		}
 		writes = may.Permission == "write" || may.Permission == "admin" || may.Permission == "owner"
@@ -200,13 +205,10 @@ func (t *Tea) comments(ctx context.Context, kind string, said []comment) (all []
 	return all, nil
 }
 
-// talk returns the comments of an issue, or of a request as a whole.
-func (t *Tea) talk(ctx context.Context, number int) ([]forge.Comment, error) {
-	said, err := list[comment](ctx, t, fmt.Sprintf("/issues/%d/comments", number))
-	if err != nil {
-		return nil, err
-	}
-	return t.comments(ctx, "comment-", said)
+// talk returns the comments of an issue, or of a request as a whole. That list has no pages.
+func (t *Tea) talk(ctx context.Context, number int) (said []comment, err error) {
+	err = t.repo(ctx, http.MethodGet, fmt.Sprintf("/issues/%d/comments", number), nil, &said)
+	return said, err
 }
 
 // Issue implements [forge.Forge].
@@ -227,9 +229,12 @@ func (t *Tea) Issue(ctx context.Context, number int) (forge.Issue, error) {
 	for _, l := range got.Labels {
 		i.Labels = append(i.Labels, l.Name)
 	}
-	var err error
-	if i.Comments, err = t.talk(ctx, number); err != nil {
+	said, err := t.talk(ctx, number)
+	if err != nil {
 		return fail(err)
+	}
+	for _, c := range said { // what their authors may do is not asked: an issue steers nobody
+		i.Comments = append(i.Comments, forge.Comment{Author: c.User.Login, Body: c.Body, URL: c.HTMLURL})
 	}
 	return i, nil
 }

@@ -44,11 +44,14 @@ func (p pull) request() forge.Request {
 
 // Create implements [forge.Forge].
 func (t *Tea) Create(ctx context.Context, d forge.Draft) (forge.Request, error) {
-	var repo struct {
+	repo := struct {
 		Base string `json:"default_branch"`
-	}
+	}{d.Base}
 	var made pull
-	err := t.repo(ctx, http.MethodGet, "", nil, &repo)
+	var err error
+	if repo.Base == "" {
+		err = t.repo(ctx, http.MethodGet, "", nil, &repo)
+	}
 	if err == nil {
 		err = t.repo(ctx, http.MethodPost, "/pulls", map[string]string{"title": draft + d.Title, "body": d.Body,
 			"head": d.Branch, "base": repo.Base}, &made)
@@ -78,7 +81,11 @@ func (t *Tea) Update(ctx context.Context, number int, title, body string) error 
 
 // Comments implements [forge.Forge].
 func (t *Tea) Comments(ctx context.Context, number int) ([]forge.Comment, error) {
-	all, err := t.talk(ctx, number)
+	var all []forge.Comment
+	said, err := t.talk(ctx, number)
+	if err == nil {
+		all, err = t.comments(ctx, "comment-", said)
+	}
 	if err == nil {
 		err = t.reviews(ctx, number, &all)
 	}
@@ -95,6 +102,9 @@ func (t *Tea) reviews(ctx context.Context, number int, all *[]forge.Comment) err
 		return err
 	}
 	for _, r := range reviews {
+		if r.State == "PENDING" { // nobody but its author sees it
+			continue
+		}
 		if r.Body != "" {
 			c, err := t.comment(ctx, "review-", comment{ID: r.ID, User: r.User, Body: r.Body, HTMLURL: r.HTMLURL})
 			if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -55,11 +54,16 @@ func (h *Hub) Checks(ctx context.Context, commit string) ([]forge.Check, error) 
 	return list, nil
 }
 
+// stateOf returns the state of a check run. One that did not come to an end has not failed: somebody has to begin it
+// again, or to let it go on.
 func stateOf(r *github.CheckRun) string {
-	switch {
-	case r.GetStatus() != "completed":
+	if r.GetStatus() != "completed" {
 		return forge.Pending
-	case slices.Contains([]string{"success", "neutral", "skipped"}, r.GetConclusion()):
+	}
+	switch r.GetConclusion() {
+	case "cancelled", "stale", "action_required":
+		return forge.Pending
+	case "success", "neutral", "skipped":
 		return forge.Passed
 	}
 	return forge.Failed

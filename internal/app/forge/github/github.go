@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,23 +109,23 @@ func all[T any](read func(github.ListOptions) ([]T, *github.Response, error)) (l
 	return list, nil
 }
 
-// Me returns the login of the holder of the token. A token of GitHub Actions may not ask.
+// Me returns the login of the holder of the token. The token of a job of GitHub Actions may not ask.
 func (h *Hub) Me(ctx context.Context) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.me != "" {
 		return h.me, nil
 	}
-	user, res, err := h.client.Users.Get(ctx, "")
-	limited := errors.As(err, new(*github.RateLimitError))
-	if err != nil && res != nil && res.StatusCode == http.StatusForbidden && !limited {
-		h.me = "github-actions[bot]"
-		return h.me, nil
-	}
-	if err != nil {
+	user, _, err := h.client.Users.Get(ctx, "")
+	var said *github.ErrorResponse
+	switch {
+	case err == nil:
+		h.me = user.GetLogin()
+	case errors.As(err, &said) && said.Response.StatusCode == http.StatusForbidden && os.Getenv("GITHUB_ACTIONS") != "":
+		h.me = "github-actions[bot]" // unless it is that of another app, see Reply
+	default:
 		return "", explain("ask GitHub whose token this is", err)
 	}
-	h.me = user.GetLogin()
 	return h.me, nil
 }
 
@@ -202,11 +203,14 @@ func requestOf(r *github.PullRequest) forge.Request {
 
 // Create implements [forge.Forge].
 func (h *Hub) Create(ctx context.Context, d forge.Draft) (forge.Request, error) {
-	repo, _, err := h.client.Repositories.Get(ctx, h.owner, h.name)
-	if err != nil {
-		return forge.Request{}, explain("open a pull request", err)
+	base, draft := d.Base, true
+	if base == "" {
+		repo, _, err := h.client.Repositories.Get(ctx, h.owner, h.name)
+		if err != nil {
+			return forge.Request{}, explain("open a pull request", err)
+		}
+		base = repo.GetDefaultBranch()
 	}
-	base, draft := repo.GetDefaultBranch(), true
 	r, _, err := h.client.PullRequests.Create(ctx, h.owner, h.name, &github.NewPullRequest{Title: &d.Title,
 		Head: &d.Branch, Base: &base, Body: &d.Body, Draft: &draft})
 	if err != nil {
@@ -251,17 +255,15 @@ func (h *Hub) Comments(ctx context.Context, number int) ([]forge.Comment, error)
 			&github.PullRequestListCommentsOptions{ListOptions: o})
 	})
 	for _, c := range lines {
-		list = append(list, forge.Comment{ID: lineID + strconv.FormatInt(c.GetID(), 10), Author: c.GetUser().GetLogin(),
-			Writes: writes(c.GetAuthorAssociation()), Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(),
+		list = append(list, forge.Comment{ID: "line-" + strconv.FormatInt(c.GetID(), 10), Author: c.GetUser().GetLogin(),
+			Thread: cmp.Or(c.GetInReplyTo(), c.GetID()), Writes: writes(c.GetAuthorAssociation()),
+			Mine: c.GetUser().GetLogin() == me, Body: c.GetBody(),
 			URL:  c.GetHTMLURL(),
 			File: c.GetPath(), Line: cmp.Or(c.GetLine(), c.GetOriginalLine()),
 			Commit: commitOf(c)})
 	}
 	return list, explain(what, err)
 }
-
-// lineID begins the ids of comments on lines.
-const lineID = "line-"
 
 // commitOf returns the commit whose line a comment names.
 func commitOf(c *github.PullRequestComment) string {
@@ -271,16 +273,22 @@ func commitOf(c *github.PullRequestComment) string {
 	return c.GetCommitID()
 }
 
-// Reply implements [forge.Forge].
+// Reply implements [forge.Forge]. A reply whose author is not who Me says would not be known as ours again: that is an
+// error, so that it is not made once more.
 func (h *Hub) Reply(ctx context.Context, number int, to forge.Comment, body string) error {
+	var made interface{ GetUser() *github.User }
 	var err error
-	if id, ok := strings.CutPrefix(to.ID, lineID); ok {
-		var n int64
-		if n, err = strconv.ParseInt(id, 10, 64); err == nil {
-			_, _, err = h.client.PullRequests.CreateCommentInReplyTo(ctx, h.owner, h.name, number, body, n)
-		}
+	if to.Thread != 0 {
+		made, _, err = h.client.PullRequests.CreateCommentInReplyTo(ctx, h.owner, h.name, number, body, to.Thread)
 	} else {
-		_, _, err = h.client.Issues.CreateComment(ctx, h.owner, h.name, number, &github.IssueComment{Body: &body})
+		made, _, err = h.client.Issues.CreateComment(ctx, h.owner, h.name, number, &github.IssueComment{Body: &body})
 	}
-	return explain("reply to "+to.URL, err)
+	if err != nil {
+		return explain("reply to "+to.URL, err)
+	}
+	me, err := h.Me(ctx)
+	if by := made.GetUser().GetLogin(); err == nil && by != me {
+		return fmt.Errorf("the reply to %s is by %s, and would not be known again: use a token of a person", to.URL, by)
+	}
+	return err
 }
