@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
@@ -69,6 +72,23 @@ func TestShown(t *testing.T) {
 		if len(r.Reasons) > 0 || r.Record || r.Shown != x.want {
 			t.Errorf("with %q: %+v, want %d texts", x.what, r, x.want)
 		}
+	}
+}
+
+// TestRedacted has a record of which a large text was redacted: that is proven, and said.
+func TestRedacted(t *testing.T) {
+	w := newWorld(t, 2)
+	transcript := store.Object{Hash: w.prove(false).statement.Predicate.Steps[0].Transcript,
+		Data: store.Redacted(bytes.Repeat([]byte("*"), 3*dag.MaxBytes))}
+	w.commit(store.Batch{Redact: store.Redaction{Objects: []store.Object{transcript}},
+		Events: []store.Event{event.New(store.Thread{}, began, event.TaskRedacted{Objects: 1})}})
+	p := w.prove(true)
+	if r := p.verify(p.pack(p.bundle), "require record\n"); len(r.Reasons) > 0 || r.Redacted != 1 {
+		t.Errorf("%+v", r)
+	}
+	other := p.edited(objects+transcript.Hash.String(), func([]byte) []byte { return store.Redacted([]byte("*")) })
+	if r := p.verify(other, ""); len(r.Reasons) == 0 || r.Record {
+		t.Errorf("with something else: %+v", r)
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -56,6 +58,35 @@ func (p proof) filed(name string, data []byte) []byte {
 		q.bundle.Sums = data
 	}
 	return q.said(func(s *Statement) { s.Predicate.Files[name] = dag.Sum(data) })
+}
+
+// exported returns the bundle of an export with another file.
+func (p proof) exported(name, text string) []byte {
+	p.t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	var err error
+	for _, f := range p.bundle.Record.File {
+		if f.Name != name {
+			err = errors.Join(err, z.Copy(f))
+			continue
+		}
+		w, createErr := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
+		if err = errors.Join(err, createErr); err == nil {
+			_, err = io.WriteString(w, text)
+		}
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.bundle.Record, err = zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len())); err != nil {
+		p.t.Fatal(err)
+	}
+	list, err := sums(p.bundle.Record)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.filed(fileSums, list)
 }
 
 func (p proof) marshal(v any) []byte {
@@ -395,6 +426,11 @@ func TestHostile(t *testing.T) {
 		// The record.
 		"an object changed": {p.edited(objects, func(b []byte) []byte { return append(b, ' ') }), "its bytes have another sum"},
 		"an object missing": {p.without(objects), "record: "},
+		"an object replaced, as if it was redacted": {p.edited(objects, func([]byte) []byte {
+			return store.Redacted([]byte("ok"))
+		}), "its bytes have another sum"},
+		"far more rows in memory than in the file": {p.exported("index/gates.json",
+			"["+strings.Repeat("{},", 1<<20)+"{}]"), "the list is too long"},
 		"a row changed": {p.edited("index/threads.json", func(b []byte) []byte { return append(b, ' ') }),
 			"index/threads.json is not what it was"},
 		"a row missing":        {p.without("index/threads.json"), "index/threads.json is not there"},

@@ -25,8 +25,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 	}
 	known := map[dag.Hash]bool{}
 	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
-	k.check.redacted += len(k.rows.redacted)
-	for _, answers := range k.rows.redacted {
+	for _, answers := range k.said.gates {
 		for _, answer := range answers {
 			known[answer] = true
 		}
@@ -37,10 +36,12 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 			asked[g.Thread] = map[dag.Hash]bool{}
 		}
 		asked[g.Thread][g.From] = true
-		if len(k.rows.redacted[g.ID]) == 0 {
-			k.checkBound(g)
-			k.checkSignature(g)
+		if len(k.said.gates[g.ID]) > 0 {
+			k.redacted++
+			continue
 		}
+		k.checkBound(g)
+		k.checkSignature(g)
 	}
 	for _, t := range k.threads {
 		own := func(o *object, d *thread.Detail) bool {
@@ -54,7 +55,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 		}
 	}
 	for _, g := range k.gates {
-		if t, ok := k.byID[g.Thread]; ok && thread.Decided(g) && len(k.rows.redacted[g.ID]) == 0 {
+		if t, ok := k.byID[g.Thread]; ok && thread.Decided(g) && len(k.said.gates[g.ID]) == 0 {
 			steps := k.followers(g.From)
 			for _, o := range slices.Clone(steps) {
 				steps = append(steps, k.joins[o.hash]...)

@@ -340,6 +340,9 @@ func writeProven(out page, r attest.Report) {
 	for _, u := range r.NotKnown {
 		out.line("not known: %s, %s", text.Safe(string(u.What)), text.Count(len(u.Steps), "step"))
 	}
+	if r.Redacted > 0 {
+		out.line("redacted: %s", text.Count(r.Redacted, "object"))
+	}
 	if r.Shown > 0 {
 		out.line("shown: %s of prompts and transcripts", text.Count(r.Shown, "text"))
 	}

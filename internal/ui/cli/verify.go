@@ -142,6 +142,9 @@ func writeReport(out page, report verify.Report, known view.History, witnesses [
 	if n := report.Redacted; n > 0 {
 		out.line("%d objects and answers were redacted: what they said cannot be checked", n)
 	}
+	if n := report.Unproven; n > 0 {
+		out.line("%d of them were redacted before it was proven what is kept instead: it may be anything", n)
+	}
 	if n := report.Unchecked; n > 0 {
 		out.line("%d steps of older versions do not record their path: how they were reached is unchecked", n)
 	}
