@@ -41,7 +41,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 			continue
 		}
 		k.checkBound(g)
-		k.checkSignature(g)
+		k.checkSignature(ctx, g)
 	}
 	for _, t := range k.threads {
 		own := func(o *object, d *thread.Detail) bool {
@@ -100,13 +100,13 @@ func (c *check) checkBound(g store.Gate) {
 }
 
 // checkSignature checks the signature of an answer, if it has one, and counts it for its key.
-func (c *check) checkSignature(g store.Gate) {
+func (c *check) checkSignature(ctx context.Context, g store.Gate) {
 	if g.Signature == "" {
 		return
 	}
 	signed, key, err := history.OpenApproval(g)
-	if err == nil && c.cfg.Signers != nil {
-		_, err = c.cfg.Signers.Find(key, history.NamespaceApproval, time.UnixMilli(signed.At))
+	if err == nil && c.cfg.Counts != nil {
+		err = c.cfg.Counts(ctx, key, time.UnixMilli(signed.At))
 	}
 	if err != nil {
 		c.wrong(g.Digest, "gate %s: the signature of its answer does not count: %v", g.ID, err)

@@ -33,11 +33,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // Config says what to verify. Only Store is required.
@@ -46,8 +48,9 @@ type Config struct {
 	Home     string                // directory of the views; "": do not check them
 	Seen     []Seen                // what others have seen of the log
 	Progress func(done, total int) // objects checked, and objects known so far; may be nil
-	// Signers are the people whose signatures of answers count; nil: those of any key do, and only name it.
-	Signers sshsig.Signers
+	// Counts returns why a signature of an answer, by a key at a time, does not count; nil: those of any key do, and only
+	// name it.
+	Counts func(ctx context.Context, key ssh.PublicKey, at time.Time) error
 	// Accepts returns why a person's word for a history that is not as it was seen does not count; nil: nobody's does.
 	Accepts history.Counts
 }

@@ -59,10 +59,8 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified"),
 				Accepts: a.accepting}
-			if w.settings.Sign.V != "" {
-				if cfg.Signers, err = a.signers(ctx); err != nil {
-					return err
-				}
+			if s := a.signing(w); s != nil {
+				cfg.Counts = s.Counts
 			}
 			known, witnesses, err := a.sightings(ctx, w, nil)
 			if err != nil {

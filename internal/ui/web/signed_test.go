@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,6 +58,14 @@ func TestSignedAnswers(t *testing.T) {
 	}
 	if res := s.post("/api/v1/gates/"+g.ID+"/approve", string(body)); res.code != http.StatusOK ||
 		!strings.Contains(res.body, "SSH SIGNATURE") {
+		t.Errorf("%d %s", res.code, res.body)
+	}
+	// Once the key does not count any more, verify says so.
+	if res := s.get("/api/v1/threads/" + g.Thread + "/verify"); strings.Contains(res.body, "does not count") {
+		t.Errorf("%d %s", res.code, res.body)
+	}
+	h.signing = &gate.Signing{Counts: func(context.Context, ssh.PublicKey, time.Time) error { return errors.New("unknown") }}
+	if res := h.open("").get("/api/v1/threads/" + g.Thread + "/verify"); !strings.Contains(res.body, "does not count: unknown") {
 		t.Errorf("%d %s", res.code, res.body)
 	}
 }
