@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -58,35 +56,6 @@ func (p proof) filed(name string, data []byte) []byte {
 		q.bundle.Sums = data
 	}
 	return q.said(func(s *Statement) { s.Predicate.Files[name] = dag.Sum(data) })
-}
-
-// exported returns the bundle of an export with another file.
-func (p proof) exported(name, text string) []byte {
-	p.t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	var err error
-	for _, f := range p.bundle.Record.File {
-		if f.Name != name {
-			err = errors.Join(err, z.Copy(f))
-			continue
-		}
-		w, createErr := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
-		if err = errors.Join(err, createErr); err == nil {
-			_, err = io.WriteString(w, text)
-		}
-	}
-	if err = errors.Join(err, z.Close()); err != nil {
-		p.t.Fatal(err)
-	}
-	if p.bundle.Record, err = zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len())); err != nil {
-		p.t.Fatal(err)
-	}
-	list, err := sums(p.bundle.Record)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return p.filed(fileSums, list)
 }
 
 func (p proof) marshal(v any) []byte {

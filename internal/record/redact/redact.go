@@ -6,8 +6,8 @@
 //
 //   - Hashes stay: an object that had the text is kept under its old hash and says that it was redacted, so every step,
 //     reference and proof around it holds.
-//   - Each task that had it says so in an event: who, why, how much, and which answers can no longer be compared. What is
-//     kept of objects is in the proof of an event of no task, so that nobody can replace one unseen.
+//   - Each task that had it says so in an event: who, why, how much, and which answers can no longer be compared. What
+//     is kept of objects is in the proof of an event of no task, so that nobody can replace one unseen.
 //   - What the record is built on, such as an id or a name of a role, is not replaced: then nothing is.
 //   - What was asked with it, and is open or has an answer that no step has used, is asked again.
 //   - No task that is being driven is changed.

@@ -61,11 +61,12 @@ func TestSignedAnswers(t *testing.T) {
 		t.Errorf("%d %s", res.code, res.body)
 	}
 	// Once the key does not count any more, verify says so.
-	if res := s.get("/api/v1/threads/" + g.Thread + "/verify"); strings.Contains(res.body, "does not count") {
+	verify := "/api/v1/threads/" + g.Thread + "/verify"
+	if res := s.get(verify); strings.Contains(res.body, "does not count") {
 		t.Errorf("%d %s", res.code, res.body)
 	}
-	h.signing = &gate.Signing{Counts: func(context.Context, ssh.PublicKey, time.Time) error { return errors.New("unknown") }}
-	if res := h.open("").get("/api/v1/threads/" + g.Thread + "/verify"); !strings.Contains(res.body, "does not count: unknown") {
+	h.signing.Counts = func(context.Context, ssh.PublicKey, time.Time) error { return errors.New("unknown") }
+	if res := h.open("").get(verify); !strings.Contains(res.body, "does not count: unknown") {
 		t.Errorf("%d %s", res.code, res.body)
 	}
 }

@@ -37,7 +37,7 @@ type Manifest struct {
 	Skipped []Skipped  `json:"skipped"` // of the directory
 	Missing []dag.Hash `json:"missing"` // objects that the record refers to but does not have
 	// Redacted has the SHA-256 of what is kept of objects that were redacted, by their hashes.
-	Redacted map[string]dag.Hash `json:"redacted,omitempty"`
+	Redacted map[string]dag.Hash `json:"redacted"`
 }
 
 // A Skipped is something in the directory that was left out.
