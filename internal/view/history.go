@@ -106,7 +106,7 @@ func (b *Reader) LogKeys(ctx context.Context) (history.Keys, error) {
 		return history.Keys{}, err
 	}
 	events, err := b.Store.Events(ctx, 0, history.KeyEvents())
-	return history.ReadKeys(history.Origin(log.Origin), events), err
+	return history.ReadKeys(history.Origin(log.Origin), events, b.Vouches), err
 }
 
 // Says returns a sentence: "1,204 events, the first 1,200 signed by this machine just now; SHA256:… vouches for

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -33,6 +34,8 @@ type Reader struct {
 	Nodes     *thread.Reader
 	Workspace string // whose threads, tasks and gates are listed, absolute
 	ReadOnly  bool   // overdue gates are shown as expired, and not changed
+	// Vouches says whose word for log keys and checkpoints counts; nil: anybody's.
+	Vouches history.Counts
 }
 
 // here reports whether a thread belongs to the reader's workspace. The store may know that

@@ -220,6 +220,23 @@ func TestShown(t *testing.T) {
 	}
 }
 
+// TestRedacted has a record of which a large text was redacted: that is proven, and said.
+func TestRedacted(t *testing.T) {
+	w := newWorld(t, 2)
+	transcript := store.Object{Hash: w.prove(false).statement.Predicate.Steps[0].Transcript,
+		Data: store.Redacted(bytes.Repeat([]byte("*"), 3*dag.MaxBytes))}
+	w.commit(store.Batch{Redact: store.Redaction{Objects: []store.Object{transcript}},
+		Events: []store.Event{event.New(store.Thread{}, began, event.TaskRedacted{Objects: 1})}})
+	p := w.prove(true)
+	if r := p.verify(p.pack(p.bundle), "require record\n"); len(r.Reasons) > 0 || r.Redacted != 1 {
+		t.Errorf("%+v", r)
+	}
+	other := p.edited(objects+transcript.Hash.String(), func([]byte) []byte { return store.Redacted([]byte("*")) })
+	if r := p.verify(other, ""); len(r.Reasons) == 0 || r.Record {
+		t.Errorf("with something else: %+v", r)
+	}
+}
+
 // TestFlips changes each byte of a bundle, and each byte with a sum that fits: what is still accepted says the same.
 func TestFlips(t *testing.T) {
 	w := newWorld(t, 1)

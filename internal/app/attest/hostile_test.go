@@ -395,6 +395,11 @@ func TestHostile(t *testing.T) {
 		// The record.
 		"an object changed": {p.edited(objects, func(b []byte) []byte { return append(b, ' ') }), "its bytes have another sum"},
 		"an object missing": {p.without(objects), "record: "},
+		"an object replaced, as if it was redacted": {p.edited(objects, func([]byte) []byte {
+			return store.Redacted([]byte("ok"))
+		}), "its bytes have another sum"},
+		"far more rows in memory than in the file": {p.exported("index/gates.json",
+			"["+strings.Repeat("{},", 1<<20)+"{}]"), "the list is too long"},
 		"a row changed": {p.edited("index/threads.json", func(b []byte) []byte { return append(b, ' ') }),
 			"index/threads.json is not what it was"},
 		"a row missing":        {p.without("index/threads.json"), "index/threads.json is not there"},

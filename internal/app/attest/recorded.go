@@ -63,7 +63,8 @@ func (v *verifier) record(ctx context.Context) error {
 	return nil
 }
 
-// sums checks every file of the record: that its bytes have the sum that SHA256SUMS or its name says.
+// sums checks every file of the record: that its bytes have the sum that SHA256SUMS or its name says, or of an object
+// that was redacted, its manifest. That all objects which the record had are there, it says too.
 func (v *verifier) sums(ctx context.Context, list []byte) error {
 	want := map[string]dag.Hash{}
 	for line := range strings.Lines(string(list)) {
@@ -74,6 +75,11 @@ func (v *verifier) sums(ctx context.Context, list []byte) error {
 		}
 		want[name] = h
 	}
+	m, err := v.files.manifest()
+	if err != nil {
+		return err
+	}
+	objs := 0
 	for name, f := range v.files.files {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -81,9 +87,13 @@ func (v *verifier) sums(ctx context.Context, list []byte) error {
 		if slices.Contains([]string{fileEnvelope, fileCheckpoint, fileEntries, fileSums}, name) {
 			continue
 		}
-		object, is := strings.CutPrefix(name, objects)
-		if is {
+		if object, is := strings.CutPrefix(name, objects); is {
+			objs++
 			want[name], _ = dag.ParseHash(object)
+			if kept, redacted := m.Redacted[object]; redacted {
+				want[name] = kept
+				v.report.Redacted++
+			}
 		}
 		if want[name].IsZero() {
 			return refused("bundle: %s has no line in %s", clip(name), fileSums)
@@ -92,7 +102,7 @@ func (v *verifier) sums(ctx context.Context, list []byte) error {
 		if err != nil {
 			return err
 		}
-		if got != want[name] && !(is && v.files.redacted(want[name])) {
+		if got != want[name] {
 			return refused("bundle: %s is not what it was: its bytes have another sum", clip(name))
 		}
 		delete(want, name)
@@ -100,50 +110,49 @@ func (v *verifier) sums(ctx context.Context, list []byte) error {
 	for name := range want {
 		return refused("bundle: %s is not there, but in %s", clip(name), fileSums)
 	}
-	return v.files.count()
-}
-
-// count checks that as many objects are there as the record had.
-func (o *opened) count() error {
-	var m transfer.Manifest
-	data, err := o.read("manifest.json", maxSums)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		return refused("record: manifest.json: %v", err)
-	}
-	n := 0
-	for name := range o.files {
-		if strings.HasPrefix(name, objects) {
-			n++
-		}
-	}
-	if n != m.Objects || len(m.Missing) > 0 {
-		return refused("record: %d objects are there, it had %d, and %d were missing", n, m.Objects, len(m.Missing))
+	if objs != m.Objects || len(m.Missing) > 0 {
+		return refused("record: %d objects are there, it had %d, and %d were missing", objs, m.Objects, len(m.Missing))
 	}
 	return nil
 }
 
-// redacted reports whether an object has other bytes than its hash says since a text was taken out of it.
-func (o *opened) redacted(h dag.Hash) bool {
-	_, err := o.Get(context.Background(), h)
-	return err == nil
+func (o *opened) manifest() (m transfer.Manifest, err error) {
+	data, err := o.read("manifest.json", maxSums)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, refused("record: manifest.json: %v", err)
+	}
+	return m, nil
 }
 
 // record returns the rows and nodes of the record in a bundle.
 func (o *opened) record() (Record, error) {
 	r := Record{Nodes: thread.NewReader(o)}
-	for name, into := range map[string]any{"index/threads.json": &r.Threads, "index/gates.json": &r.Gates} {
-		data, err := o.read(name, 64<<20)
-		if err != nil {
-			return r, err
-		}
-		if err := json.Unmarshal(data, into); err != nil {
-			return r, refused("record: %s: %v", name, err)
-		}
+	err := rows(o, "index/threads.json", &r.Threads)
+	if err == nil {
+		err = rows(o, "index/gates.json", &r.Gates)
 	}
-	return r, nil
+	return r, err
+}
+
+// maxRows is how many rows of a kind are read.
+const maxRows = 100_000
+
+func rows[T any](o *opened, name string, into *[]T) error {
+	data, err := o.read(name, 64<<20)
+	if err != nil {
+		return err
+	}
+	err = transfer.List(bytes.NewReader(data), maxRows, func(row T) error {
+		*into = append(*into, row)
+		return nil
+	})
+	if err != nil {
+		return refused("record: %s: %v", name, err)
+	}
+	return nil
 }
 
 // Get returns an object of the record in a bundle: o is a store.Objects. It takes for a node what can be one, since it

@@ -31,6 +31,7 @@ type Report struct {
 	Entries  int       `json:"entries"`  // of the log that are there
 	Missing  int64     `json:"missing"`  // entries of the task that are not there
 	Record   bool      `json:"record"`   // the record of the task is there, and says the same
+	Redacted int       `json:"redacted"` // objects of it that were redacted: what they said cannot be checked
 	Shown    int       `json:"shown"`    // without it, texts of prompts and transcripts that are there
 	NotKnown []Unknown `json:"notKnown"` // see Change
 }

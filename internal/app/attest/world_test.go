@@ -7,7 +7,9 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,6 +268,35 @@ func (p proof) pack(b Bundle) []byte {
 		p.t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// exported returns the bundle of an export with another file.
+func (p proof) exported(name, text string) []byte {
+	p.t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	var err error
+	for _, f := range p.bundle.Record.File {
+		if f.Name != name {
+			err = errors.Join(err, z.Copy(f))
+			continue
+		}
+		w, createErr := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
+		if err = errors.Join(err, createErr); err == nil {
+			_, err = io.WriteString(w, text)
+		}
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.bundle.Record, err = zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len())); err != nil {
+		p.t.Fatal(err)
+	}
+	list, err := sums(p.bundle.Record)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.filed(fileSums, list)
 }
 
 // verify checks a bundle against the policy with more lines.

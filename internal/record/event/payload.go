@@ -310,7 +310,8 @@ type ThreadAttested struct {
 func (ThreadAttested) event() string { return "thread.attested" }
 
 // TaskRedacted reports that a text was taken out of a task: out of how many objects, rows and events. Gates are those
-// whose question, action or answer had it, with the hash by which steps name the answer (thread.ApprovalHash).
+// whose question, action or answer had it, with the hash by which steps name the answer (thread.ApprovalHash). One of no
+// task reports that objects were replaced, and its proof says by what: tasks share objects, and may be removed.
 type TaskRedacted struct {
 	By      string              `json:"by"`
 	Reason  Text                `json:"reason"`

@@ -65,26 +65,27 @@ func TestCopy(t *testing.T) {
 	made := accepted()
 	made.Copy, made.Kept = is, made.Size
 	vouched := admit(t, 2, public(t, k), origin, 1)
-	keys := history.ReadKeys(is, []store.Event{vouched, acceptance(t, made)})
+	keys := history.ReadKeys(is, []store.Event{vouched, acceptance(t, made)}, nil)
 	if made.Covers(41, head.Root) {
 		t.Error("a copy gives up what its original has")
 	}
 	for name, x := range map[string]struct {
-		of     history.Checkpoint
-		signed bool
-		want   history.Standing
-		says   string
+		of   history.Checkpoint
+		as   string // the name of the key that signs; "": none
+		want history.Standing
+		says string
 	}{
-		"of the original":        {head, true, history.Vouched, ""},
-		"of what it has further": {history.Checkpoint{Origin: origin, Size: 42}, true, "", "a copy of the first 41"},
-		"of the copy":            {history.Checkpoint{Origin: is, Size: 50}, false, history.Unsigned, ""},
-		"by a key of before":     {history.Checkpoint{Origin: is, Size: 50}, true, history.Unvouched, ""},
-		"of neither":             {history.Checkpoint{Origin: history.Origin("X"), Size: 1}, false, "", "it is of the log"},
+		"of the original":        {head, origin, history.Vouched, ""},
+		"of what it has further": {history.Checkpoint{Origin: origin, Size: 42}, origin, "", "a copy of the first 41"},
+		"of the copy":            {history.Checkpoint{Origin: is, Size: 50}, "", history.Unsigned, ""},
+		"by a key of before":     {history.Checkpoint{Origin: is, Size: 50}, is, history.Unvouched, ""},
+		"by its name of before":  {history.Checkpoint{Origin: is, Size: 50}, origin, history.Unvouched, ""},
+		"of neither":             {history.Checkpoint{Origin: history.Origin("X"), Size: 1}, "", "", "it is of the log"},
 	} {
 		text := []byte(x.of.String())
-		if x.signed {
+		if x.as != "" {
 			var err error
-			if text, err = x.of.Sign(k.Signer(x.of.Origin)); err != nil {
+			if text, err = x.of.Sign(k.Signer(x.as)); err != nil {
 				t.Fatal(err)
 			}
 		}

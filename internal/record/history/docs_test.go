@@ -40,7 +40,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s: docs/format.md has\n%s\nwant\n%s", name, got, want)
 		}
 	}
-	_, is, err := history.ReadKeys(origin, []store.Event{admitted}).Read(checkpoint)
+	_, is, err := history.ReadKeys(origin, []store.Event{admitted}, nil).Read(checkpoint)
 	if err != nil || is.Standing != history.Vouched {
 		t.Errorf("the checkpoint is %s, %v", is.Standing, err)
 	}

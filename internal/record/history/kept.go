@@ -164,7 +164,7 @@ func continues(ctx context.Context, at Place, accepts Counts, log store.Journal,
 		if err != nil {
 			return err
 		}
-		if err := ReadKeys(origin, events).own(kept); err != nil {
+		if err := ReadKeys(origin, events, nil).own(kept); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/mod/sumdb/note"
@@ -73,6 +74,7 @@ func KeyEvents() store.EventFilter {
 // Keys are the log keys that people vouch for.
 type Keys struct {
 	origin string
+	counts Counts             // whose word counts; nil: anybody's
 	former map[string]int64   // of a copy: the origins that its log had, and the size at which each ended
 	known  map[string]*logKey // by Key
 }
@@ -87,9 +89,10 @@ type logKey struct {
 // ReadKeys reads the events about the log keys of one log. An event that is not signed as it says counts for nothing,
 // and neither does one about another log: keys that it would admit are not vouched for. A key can be revoked by
 // whoever vouched for it, and by whoever vouches for another one. What was revoked stays so. The log of a copy is also
-// that of its original, as far as they are the same.
-func ReadKeys(origin string, events []store.Event) Keys {
-	k := Keys{origin, map[string]int64{}, map[string]*logKey{}}
+// that of its original, as far as they are the same. Nobody vouches for a key whose word does not count; a nil counts
+// says that anybody's does.
+func ReadKeys(origin string, events []store.Event, counts Counts) Keys {
+	k := Keys{origin, counts, map[string]int64{}, map[string]*logKey{}}
 	for _, ev := range events {
 		if a, _, err := OpenAcceptance(ev); err == nil && a.Copy != "" && a.Origin != origin {
 			k.former[a.Origin] = a.Size
@@ -100,7 +103,7 @@ func ReadKeys(origin string, events []store.Event) Keys {
 		case event.KeyAdmitted:
 			var a Admission
 			by, err := Signed(p.Signed).open(NamespaceLog, &a)
-			if err != nil || !k.had(a.Origin) || k.known[a.Key] != nil {
+			if err != nil || !k.had(a.Origin) || k.known[a.Key] != nil || !k.count(by, a.At) {
 				continue
 			}
 			if v, err := a.Verifier(); err == nil {
@@ -115,6 +118,11 @@ func ReadKeys(origin string, events []store.Event) Keys {
 		}
 	}
 	return k
+}
+
+// count reports whether a person's word of a time, in Unix ms, counts.
+func (k Keys) count(by ssh.PublicKey, at int64) bool {
+	return k.counts == nil || k.counts.Of(by, at) == nil
 }
 
 // had reports whether the log has an origin, or had it.
@@ -206,7 +214,7 @@ func (k Keys) Read(signed []byte) (Checkpoint, Worth, error) {
 	for _, sig := range sigs {
 		for _, l := range k.known {
 			switch {
-			case l.verifier.KeyHash() != sig.Hash:
+			case l.verifier.KeyHash() != sig.Hash || sig.Name != c.Origin: // a copy's log is not signed as its original's
 			case l.revoked == 0 || c.Size < l.revoked:
 				return c, Worth{Vouched, l.by, l.host}, nil
 			default:
@@ -214,8 +222,10 @@ func (k Keys) Read(signed []byte) (Checkpoint, Worth, error) {
 			}
 		}
 	}
-	if len(persons) > 0 {
-		return c, Worth{Standing: Vouched, By: persons[0]}, nil
+	for _, by := range persons {
+		if k.count(by, time.Now().UnixMilli()) {
+			return c, Worth{Standing: Vouched, By: by}, nil
+		}
 	}
 	return c, is, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/mod/sumdb/note"
@@ -71,7 +72,7 @@ func TestStanding(t *testing.T) {
 		"rotated": {[]store.Event{admitted, revoked, admit(t, 41, other, origin, 1)},
 			sign(theirs.Signer(origin)), history.Vouched, 1},
 	} {
-		c, got, err := history.ReadKeys(origin, x.events).Read(x.signed)
+		c, got, err := history.ReadKeys(origin, x.events, nil).Read(x.signed)
 		if err != nil || got.Standing != x.want || c != head ||
 			(got.Host == "desk") != (x.by == 1) {
 			t.Errorf("%s: got %+v, %+v, %v, want %s", name, c, got, err, x.want)
@@ -87,9 +88,42 @@ func TestStanding(t *testing.T) {
 	}
 }
 
+// TestWhoseWord reads checkpoints where only the first person's word counts.
+func TestWhoseWord(t *testing.T) {
+	ours, theirs := logKey(t, 3), logKey(t, 4)
+	counts := func(key ssh.PublicKey, _ time.Time) error {
+		if sshsig.Fingerprint(key) != sshsig.Fingerprint(person(t, 1).PublicKey()) {
+			return errors.New("unknown")
+		}
+		return nil
+	}
+	admitted, stranger := admit(t, 3, public(t, ours), origin, 1), admit(t, 2, public(t, ours), origin, 2)
+	for name, x := range map[string]struct {
+		events []store.Event
+		signer note.Signer
+		want   history.Standing
+	}{
+		"admitted":             {[]store.Event{admitted}, ours.Signer(origin), history.Vouched},
+		"by a stranger":        {[]store.Event{stranger}, ours.Signer(origin), history.Unvouched},
+		"by a stranger first":  {[]store.Event{stranger, admitted}, ours.Signer(origin), history.Vouched},
+		"signed by the person": {nil, history.Person(person(t, 1)), history.Vouched},
+		"signed by a stranger": {nil, history.Person(person(t, 2)), history.Unvouched},
+		"revoked by one who vouches too": {[]store.Event{admitted, admit(t, 4, public(t, theirs), origin, 2),
+			revoke(t, 5, public(t, ours), 2)}, ours.Signer(origin), history.Vouched},
+	} {
+		signed, err := head.Sign(x.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := history.ReadKeys(origin, x.events, counts).Read(signed); err != nil || got.Standing != x.want {
+			t.Errorf("%s: %s, %v, want %s", name, got.Standing, err, x.want)
+		}
+	}
+}
+
 func TestFalseCheckpoints(t *testing.T) {
 	k := logKey(t, 3)
-	keys := history.ReadKeys(origin, []store.Event{admit(t, 2, public(t, k), origin, 1)})
+	keys := history.ReadKeys(origin, []store.Event{admit(t, 2, public(t, k), origin, 1)}, nil)
 	byLog, err := head.Sign(k.Signer(origin))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +163,7 @@ func TestKeyEvents(t *testing.T) {
 
 func FuzzCheckpoint(f *testing.F) {
 	k := logKey(f, 3)
-	keys := history.ReadKeys(origin, []store.Event{admit(f, 2, public(f, k), origin, 1)})
+	keys := history.ReadKeys(origin, []store.Event{admit(f, 2, public(f, k), origin, 1)}, nil)
 	text, err := head.Sign(k.Signer(origin), history.Person(person(f, 1)))
 	if err != nil {
 		f.Fatal(err)

@@ -6,7 +6,8 @@
 //
 //   - Hashes stay: an object that had the text is kept under its old hash and says that it was redacted, so every step,
 //     reference and proof around it holds.
-//   - Each task that had it says so in an event: who, why, how much, and which answers can no longer be compared.
+//   - Each task that had it says so in an event: who, why, how much, and which answers can no longer be compared. What
+//     is kept of objects is in the proof of an event of no task, so that nobody can replace one unseen.
 //   - What the record is built on, such as an id or a name of a role, is not replaced: then nothing is.
 //   - What was asked with it, and is open or has an answer that no step has used, is asked again.
 //   - No task that is being driven is changed.
@@ -55,8 +56,11 @@ type Report struct {
 // ErrName says that the record is built on the text.
 var ErrName = errors.New("the text is part of a name that the record is built on")
 
-// maxBytes bounds the objects that one batch replaces.
-const maxBytes = 32 << 20
+// maxBytes and maxObjects bound the objects that one batch replaces, and whose hashes one event has.
+const (
+	maxBytes   = 32 << 20
+	maxObjects = 10_000
+)
 
 // Find reports what has the text.
 func Find(ctx context.Context, cfg Config) (Report, error) {
@@ -111,14 +115,17 @@ func run(ctx context.Context, cfg Config) (Report, error) {
 	r := f.report()
 	for len(f.objects) > 0 {
 		b := store.Batch{Under: under}
-		for size := 0; len(f.objects) > 0 && size < maxBytes; f.objects = f.objects[1:] {
+		for size := 0; len(f.objects) > 0 && size < maxBytes && len(b.Redact.Objects) < maxObjects; {
 			o, err := f.clean(ctx, f.objects[0])
 			if err != nil {
 				return r, err
 			}
 			size += len(o.Data)
-			b.Redact.Objects = append(b.Redact.Objects, o)
+			b.Redact.Objects, f.objects = append(b.Redact.Objects, o), f.objects[1:]
 		}
+		p := f.payload()
+		p.Objects = len(b.Redact.Objects)
+		b.Events = []store.Event{event.New(store.Thread{}, cfg.Now().UnixMilli(), p)}
 		if err := cfg.Store.Commit(ctx, b); err != nil {
 			return r, err
 		}
@@ -136,8 +143,8 @@ func run(ctx context.Context, cfg Config) (Report, error) {
 // said returns the events that say what was redacted in a task.
 func (f *found) said(task string) (events []store.Event) {
 	n := f.tasks[task]
-	p := event.TaskRedacted{By: f.cfg.By, Reason: event.Text(f.set.Text(f.cfg.Reason)), Objects: n.objects, Rows: n.rows,
-		Events: n.events}
+	p := f.payload()
+	p.Objects, p.Rows, p.Events = n.objects, n.rows, n.events
 	ids := slices.Sorted(maps.Keys(n.gates))
 	for first := true; first || len(ids) > 0; first = false {
 		p.Gates = map[string]dag.Hash{}
@@ -149,6 +156,11 @@ func (f *found) said(task string) (events []store.Event) {
 		p.Objects, p.Rows, p.Events = 0, 0, 0
 	}
 	return events
+}
+
+// payload returns what events say that tell who redacted, and why.
+func (f *found) payload() event.TaskRedacted {
+	return event.TaskRedacted{By: f.cfg.By, Reason: event.Text(f.set.Text(f.cfg.Reason))}
 }
 
 // maxGates is how many gates one event names.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,18 @@ func TestRun(t *testing.T) {
 		if strings.Contains(string(e.Payload), unwanted) {
 			t.Errorf("event %s has it: %s", e.Type, e.Payload)
 		}
+	}
+	// That survives the task, and names what is kept.
+	named, ok := event.Read(events[len(events)-2]).(event.TaskRedacted)
+	in, _, err := s.Open(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := io.ReadAll(in)
+	proof := store.ReadProof(events[len(events)-2].Proof)
+	if !ok || named.Objects != 1 || events[len(events)-2].Task != "" || err != nil ||
+		proof["object "+start.String()] != dag.Sum(kept) {
+		t.Errorf("of the object, %+v, %v", events[len(events)-2], err)
 	}
 	said, ok := event.Read(events[len(events)-1]).(event.TaskRedacted)
 	if !ok || said.By != "ann" || said.Gates["g-A"] != thread.ApprovalHash(before) || said.Objects != 1 {

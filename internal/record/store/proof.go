@@ -14,7 +14,7 @@ import (
 
 // A Proof says what a batch made of rows: to each, "thread ID", "attempt ID", "gate ID", "request ID" or "flow NAME",
 // the digest of its proven columns, zero if the row was deleted; to an event whose payload was redacted, "event POS",
-// the SHA-256 of what is kept.
+// and to an object that was redacted, "object HASH", the SHA-256 of what is kept.
 type Proof map[string]dag.Hash
 
 // ReadProof returns what the proof of an event says, nothing if there is none or it cannot be read.
@@ -29,7 +29,7 @@ func ReadProof(data json.RawMessage) Proof {
 // Prove adds to the events of b what it makes of rows. What it makes of a row is part of the first event of the same
 // attempt, else of the same thread, of the same task, of any. Events that have a proof, or a number because they were
 // copied from another record, stay as they are. A batch without another event proves nothing: it must leave the proven
-// columns of its rows alone.
+// columns of its rows alone, and redact no object.
 func (b *Batch) Prove() {
 	proofs := map[int]Proof{}
 	events := slices.Clone(b.Events)
@@ -83,6 +83,15 @@ func (b *Batch) Prove() {
 	for i := range b.Redact.Events {
 		e := &b.Redact.Events[i]
 		add(fmt.Sprint("event ", e.Pos), dag.Sum(e.Payload), e.Task, "", "")
+	}
+	name := func(o *Object) { add("object "+o.Hash.String(), dag.Sum(o.Data), "", "", "") }
+	for i := range b.Redact.Objects {
+		name(&b.Redact.Objects[i])
+	}
+	for i := range b.Objects {
+		if b.Objects[i].Redacted {
+			name(&b.Objects[i])
+		}
 	}
 	for i := range b.Flows {
 		f, digest := &b.Flows[i], dag.Hash{}

@@ -13,7 +13,8 @@ import (
 
 // A Redaction replaces what must not stay in the record. Of an object its hash stays, and bytes made by [Redacted]
 // take the place of its own; of a request and an event everything stays but the texts: a request is found by its ID,
-// an event by its Pos. One that is not kept any more is skipped.
+// an event by its Pos. One that is not kept any more is skipped. Bytes alone do not say that anyone redacted them: an
+// event of the batch does, see [Proof].
 //
 // Rows of threads, attempts and gates are replaced by their changes in the same batch.
 type Redaction struct {
@@ -68,17 +69,20 @@ func Checked(h dag.Hash, kind Kind, kept []byte) (Object, error) {
 	return o, nil
 }
 
-// Discard reads r, which has what is kept under h and checks it, to its end. It returns the number of bytes and whether
-// they were made by [Redacted].
-func Discard(r io.Reader, h dag.Hash) (n int64, isRedacted bool, err error) {
+// Discard reads r, which has what is kept under h and checks it, to its end. It returns the number of bytes, and their
+// SHA-256 if it is not h: they were made by [Redacted].
+func Discard(r io.Reader, h dag.Hash) (n int64, kept dag.Hash, err error) {
 	in := bufio.NewReader(r)
 	if head, _ := in.Peek(len(redacted)); !MayBeRedacted(head) {
 		n, err = io.Copy(io.Discard, in)
-		return n, false, err
+		return n, kept, err
 	}
 	sum := sha256.New()
 	n, err = io.Copy(sum, in)
-	return n, dag.Hash(sum.Sum(nil)) != h, err
+	if is := dag.Hash(sum.Sum(nil)); is != h {
+		kept = is
+	}
+	return n, kept, err
 }
 
 // A Sum checks bytes that are kept under a hash as they are read.

@@ -76,7 +76,7 @@ type Object struct {
 	Hash     dag.Hash
 	Kind     Kind
 	Data     []byte
-	Redacted bool // only on the way out: Data is what [Redacted] made, of a node without the first line
+	Redacted bool // Data is what [Redacted] made; on the way out, of a node without the first line
 }
 
 // An Entry is what is known about an object without reading it.

@@ -17,12 +17,21 @@ import (
 )
 
 // Where things are in an export of a task: see package task, which writes it.
+const archiveSchema = "plait.export/1"
+
+// Limits on an export, which a stranger may have made: in bytes, but for rows and events.
 const (
-	archiveSchema = "plait.export/1"
-	maxIndexFile  = 64 << 20 // bytes
-	maxEventsFile = 1 << 30
+	maxUnpacked   = 8 << 30 // of all files
+	maxManifest   = 8 << 20
+	maxIndexFile  = 64 << 20
+	maxEventsFile = 256 << 20
 	maxNode       = 8 << 20
+	maxRows       = 100_000 // of a kind
+	maxJournal    = 1 << 20 // events
 )
+
+// maxRedacted is how many bytes a redacted object may have: they are in memory. A variable for tests.
+var maxRedacted = 256 << 20
 
 // A Manifest is the part of an export's manifest.json that is read.
 type Manifest struct {
@@ -32,13 +41,15 @@ type Manifest struct {
 	Objects int        `json:"objects"`
 	Events  int        `json:"events"`
 	Missing []dag.Hash `json:"missing"`
+	// Redacted has the SHA-256 of what is kept of redacted objects, by their hashes.
+	Redacted map[string]dag.Hash `json:"redacted"`
 }
 
 // Unpack reads an export of a task, a ZIP file or an unpacked directory, into an empty store, and
 // returns its manifest. The error matches store.ErrCorrupt if the export is damaged. The content
 // of nodes and rows is not checked: verify does that.
 func Unpack(ctx context.Context, from fs.FS, to store.Store) (Manifest, error) {
-	u := unpacker{ctx: ctx, from: from, to: to}
+	u := unpacker{ctx: ctx, from: from, to: to, left: maxUnpacked}
 	if err := u.unpack(); err != nil {
 		return u.manifest, fmt.Errorf("read export: %w", err)
 	}
@@ -49,6 +60,7 @@ type unpacker struct {
 	ctx      context.Context
 	from     fs.FS
 	to       store.Store
+	left     int64 // bytes that may still be read
 	manifest Manifest
 	nodes    map[dag.Hash]bool // nil: an older export, which does not list its nodes
 	batch    []store.Object
@@ -61,8 +73,13 @@ func damaged(format string, args ...any) error {
 }
 
 func (u *unpacker) unpack() error {
-	if err := u.json("manifest.json", &u.manifest); err != nil {
+	f, err := u.open("manifest.json")
+	if err != nil {
 		return err
+	}
+	defer f.Close()
+	if err := json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(&u.manifest); err != nil {
+		return damaged("manifest.json: %v", err)
 	}
 	if u.manifest.Schema != archiveSchema {
 		if strings.HasPrefix(u.manifest.Schema, "plait.export/") {
@@ -82,50 +99,73 @@ func (u *unpacker) unpack() error {
 	return u.rows()
 }
 
-func (u *unpacker) json(name string, into any) error {
+// open opens a file.
+func (u *unpacker) open(name string) (fs.File, error) {
 	f, err := u.from.Open(name)
 	if err != nil {
-		return damaged("there is no %s", name)
+		return nil, damaged("there is no %s", name)
 	}
-	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, maxIndexFile)).Decode(into); err != nil {
-		return damaged("%s: %v", name, err)
-	}
-	return nil
+	return counted{f, &u.left}, nil
 }
 
-// list calls do with each item of a list. It holds one at a time: many items need far fewer bytes in a file than in
-// memory.
-func list[T any](u *unpacker, name string, do func(T) error) error {
-	f, err := u.from.Open(name)
+// A counted is a file whose bytes count against a limit that files share.
+type counted struct {
+	fs.File
+	left *int64
+}
+
+var errTooMuch = fmt.Errorf("more than %d bytes unpacked", int64(maxUnpacked))
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.File.Read(p)
+	if *c.left -= int64(n); *c.left < 0 {
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
+// list calls do with each item of a file that is a list.
+func list[T any](u *unpacker, name string, most int, do func(T) error) error {
+	f, err := u.open(name)
 	if err != nil {
-		return damaged("there is no %s", name)
+		return err
 	}
 	defer f.Close()
-	dec := json.NewDecoder(io.LimitReader(f, maxIndexFile))
-	begin, err := dec.Token()
-	if err != nil {
-		return damaged("%s: %v", name, err)
+	err = List(io.LimitReader(f, maxIndexFile), most, do)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		err = damaged("%s: %w", name, err)
 	}
-	if begin == nil { // null
-		return nil
+	return err
+}
+
+// rows is list for rows.
+func rows[T any](u *unpacker, name string, do func(T) error) error { return list(u, name, maxRows, do) }
+
+// List calls do with each item of a JSON list, which has at most some. It holds one at a time: many items need far
+// fewer bytes in a file than in memory. Errors of do are returned as they are.
+func List[T any](in io.Reader, most int, do func(T) error) error {
+	dec := json.NewDecoder(in)
+	begin, err := dec.Token()
+	if err != nil || begin == nil { // null
+		return err
 	}
 	if begin != json.Delim('[') {
-		return damaged("%s is not a list", name)
+		return errors.New("it is not a list")
 	}
-	for dec.More() {
+	for ; dec.More(); most-- {
+		if most == 0 {
+			return errors.New("the list is too long")
+		}
 		var item T
 		if err := dec.Decode(&item); err != nil {
-			return damaged("%s: %v", name, err)
+			return err
 		}
 		if err := do(item); err != nil {
 			return err
 		}
 	}
-	if _, err := dec.Token(); err != nil {
-		return damaged("%s: %v", name, err)
-	}
-	return nil
+	_, err = dec.Token()
+	return err
 }
 
 // readNodes reads the list of nodes.
@@ -134,7 +174,7 @@ func (u *unpacker) readNodes() error {
 		return nil
 	}
 	u.nodes = make(map[dag.Hash]bool)
-	return list(u, "index/nodes.json", func(h dag.Hash) error {
+	return list(u, "index/nodes.json", u.manifest.Objects, func(h dag.Hash) error {
 		u.nodes[h] = true
 		return nil
 	})
@@ -166,14 +206,14 @@ func (u *unpacker) objects() error {
 // object stores one object, if its bytes match its name.
 func (u *unpacker) object(h dag.Hash) error {
 	name := path.Join("objects", h.String())
-	f, err := u.from.Open(name)
+	f, err := u.open(name)
 	if err != nil {
-		return damaged("%s: %v", name, err)
+		return err
 	}
 	defer f.Close()
 	head, err := io.ReadAll(io.LimitReader(f, maxNode+1))
 	if err != nil {
-		return damaged("%s: %v", name, err)
+		return damaged("%s: %w", name, err)
 	}
 	node := u.nodes[h]
 	if u.nodes == nil && len(head) <= maxNode {
@@ -182,22 +222,28 @@ func (u *unpacker) object(h dag.Hash) error {
 		node = err == nil
 	}
 	if store.MayBeRedacted(head) {
-		rest, err := io.ReadAll(f)
-		if err != nil {
-			return damaged("%s: %v", name, err)
+		rest, err := io.ReadAll(io.LimitReader(f, int64(maxRedacted-len(head)+1)))
+		if head = append(head, rest...); err == nil && len(head) > maxRedacted {
+			err = fmt.Errorf("it was redacted, and has more than %d bytes", maxRedacted)
 		}
-		head = append(head, rest...)
+		if err != nil {
+			return damaged("%s: %w", name, err)
+		}
 	} else if len(head) > maxSmall && !node {
 		got, _, err := u.to.Stage(u.ctx, u.manifest.Task, io.MultiReader(bytes.NewReader(head), f))
-		if err == nil && got != h {
+		switch {
+		case errors.Is(err, errTooMuch):
+			err = damaged("%s: %w", name, err)
+		case err == nil && got != h:
 			err = damaged("object %s: its bytes have the hash %s", h.Short(), got.Short())
 		}
 		return err
 	}
-	if _, err := store.Checked(h, store.Blob, head); err != nil {
+	o, err := store.Checked(h, store.Blob, head)
+	if err != nil {
 		return damaged("object %s: its bytes have the hash %s", h.Short(), dag.Sum(head).Short())
 	}
-	o := store.Object{Hash: h, Kind: store.Blob, Data: head}
+	o.Redacted = o.Redacted && u.manifest.Redacted[h.String()] == dag.Sum(head) // verify reports others
 	if node {
 		o.Kind = store.Node
 	}
@@ -209,7 +255,7 @@ func (u *unpacker) object(h dag.Hash) error {
 }
 
 func (u *unpacker) flush() error {
-	if err := u.to.Commit(u.ctx, store.Batch{Objects: u.batch}); err != nil {
+	if err := u.copier().write(u.ctx, u.batch); err != nil {
 		return err
 	}
 	u.batch, u.held = nil, 0
@@ -221,7 +267,7 @@ func (u *unpacker) rows() error {
 	var r taskRows
 	task := u.manifest.Task
 	of := make(map[string]bool)
-	err := list(u, "index/threads.json", func(t store.Thread) error {
+	err := rows(u, "index/threads.json", func(t store.Thread) error {
 		if t.Task != task || t.Root != task {
 			return damaged("thread %q does not belong to task %q", t.ID, task)
 		}
@@ -239,7 +285,7 @@ func (u *unpacker) rows() error {
 	if !of[task] || r.root().Head != u.manifest.Head {
 		return damaged("its rows are not those of task %q as the manifest names it", task)
 	}
-	err = list(u, "index/attempts.json", func(a store.Attempt) error {
+	err = rows(u, "index/attempts.json", func(a store.Attempt) error {
 		if !of[a.Thread] {
 			return damaged("attempt %q belongs to none of its threads", a.ID)
 		}
@@ -249,7 +295,7 @@ func (u *unpacker) rows() error {
 	if err != nil {
 		return err
 	}
-	err = list(u, "index/gates.json", func(g store.Gate) error {
+	err = rows(u, "index/gates.json", func(g store.Gate) error {
 		if g.Task != task || !of[g.Thread] {
 			return damaged("gate %q belongs to none of its threads", g.ID)
 		}
@@ -261,7 +307,7 @@ func (u *unpacker) rows() error {
 		return err
 	}
 	if _, err := fs.Stat(u.from, "index/requests.json"); err == nil { // older exports have none
-		err := list(u, "index/requests.json", func(w store.Request) error {
+		err := rows(u, "index/requests.json", func(w store.Request) error {
 			if w.Task != task {
 				return damaged("request %q belongs to another task", w.ID)
 			}
@@ -276,13 +322,14 @@ func (u *unpacker) rows() error {
 	if err := u.events(&r); err != nil {
 		return err
 	}
-	c := copier{cfg: Config{To: u.to, Now: time.Now}, to: u.to}
-	err = c.commit(u.ctx, r, seen{})
+	err = u.copier().commit(u.ctx, r, seen{})
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrConflict) {
 		return damaged("its rows: %v", err)
 	}
 	return err
 }
+
+func (u *unpacker) copier() *copier { return &copier{cfg: Config{To: u.to, Now: time.Now}, to: u.to} }
 
 // unset makes values nil that are null in an export, as they were: json.RawMessage would keep the word.
 func unset(values ...*json.RawMessage) {
@@ -294,9 +341,9 @@ func unset(values ...*json.RawMessage) {
 }
 
 func (u *unpacker) events(r *taskRows) error {
-	f, err := u.from.Open("index/events.jsonl")
+	f, err := u.open("index/events.jsonl")
 	if err != nil {
-		return damaged("there is no index/events.jsonl")
+		return err
 	}
 	defer f.Close()
 	dec := json.NewDecoder(io.LimitReader(f, maxEventsFile))
@@ -311,6 +358,9 @@ func (u *unpacker) events(r *taskRows) error {
 		}
 		ev := line.Event
 		ev.Proof = line.Proof
+		if len(r.events) == maxJournal {
+			return damaged("it has more than %d events", maxJournal)
+		}
 		if ev.Task != u.manifest.Task || ev.Seq != int64(len(r.events)+1) {
 			return damaged("event %d is out of sequence", len(r.events)+1)
 		}

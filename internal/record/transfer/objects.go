@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -30,7 +32,7 @@ func (c *copier) objects(ctx context.Context, roots []dag.Hash, pin string, ther
 	var batch []store.Object
 	held := 0
 	flush := func() error {
-		if err := c.to.Commit(ctx, store.Batch{Objects: batch}); err != nil {
+		if err := c.write(ctx, batch); err != nil {
 			return fmt.Errorf("put %d objects: %w", len(batch), err)
 		}
 		batch, held = batch[:0], 0
@@ -64,6 +66,22 @@ func (c *copier) objects(ctx context.Context, roots []dag.Hash, pin string, ther
 	return flush()
 }
 
+// write writes objects, and an event that says what is kept of those that were redacted: the one that said so in From
+// belongs to no task.
+func (c *copier) write(ctx context.Context, objects []store.Object) error {
+	b := store.Batch{Objects: objects}
+	p := event.TaskRedacted{By: c.cfg.By, Reason: event.Text("copied from " + cmp.Or(c.cfg.Source, "another record"))}
+	for i := range objects {
+		if objects[i].Redacted {
+			p.Objects++
+		}
+	}
+	if p.Objects > 0 {
+		b.Events = []store.Event{event.New(store.Thread{}, c.cfg.Now().UnixMilli(), p)}
+	}
+	return c.to.Commit(ctx, b)
+}
+
 // has reports whether h need not be copied.
 func (c *copier) has(ctx context.Context, h dag.Hash, there bool) (bool, error) {
 	if at, ok := c.put[h]; ok && time.Since(at) < gcSafe {
@@ -92,10 +110,14 @@ func (c *copier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []d
 		return o, nil, true, nil
 	}
 	o = store.Object{Hash: h, Kind: entry.Kind}
-	if o.Data, err = io.ReadAll(in); err != nil || o.Kind != store.Node {
+	if o.Data, err = io.ReadAll(in); err != nil {
 		return o, nil, false, err
 	}
-	data, _ := store.Unredacted(o.Data)
+	data, was := store.Unredacted(o.Data)
+	o.Redacted = was && dag.Sum(o.Data) != h
+	if o.Kind != store.Node {
+		return o, nil, false, nil
+	}
 	n, err := dag.Decode(data)
 	if err != nil {
 		return o, nil, false, fmt.Errorf("read node: %w: %w", store.ErrCorrupt, err)

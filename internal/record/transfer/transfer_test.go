@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/transfer"
+	"github.com/plait-run/plait/internal/record/verify"
 	"github.com/plait-run/plait/internal/testing/mem"
 )
 
@@ -44,5 +46,24 @@ func TestReservedNames(t *testing.T) {
 		if err != nil || len(r.Flows) != 1 || r.Flows[0].State != want {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
+	}
+}
+
+// TestRedactedObject checks that a copy says what it has of an object that was redacted.
+func TestRedactedObject(t *testing.T) {
+	from, to := mem.New(mem.Config{}), mem.New(mem.Config{})
+	o := store.Object{Hash: dag.Sum([]byte("secret")), Data: store.Redacted([]byte("******")), Redacted: true}
+	err := from.Commit(t.Context(), store.Batch{Objects: []store.Object{o},
+		Flows:  []store.FlowChange{{Row: store.Flow{Name: "x", Hash: o.Hash}}},
+		Events: []store.Event{event.New(store.Thread{}, 1, event.TaskRedacted{Objects: 1})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.All(t.Context(), verify.Config{Store: to})
+	if err != nil || !r.OK() || r.Redacted != 1 || r.Unproven != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

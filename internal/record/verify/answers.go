@@ -25,8 +25,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 	}
 	known := map[dag.Hash]bool{}
 	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
-	k.check.redacted += len(k.rows.redacted)
-	for _, answers := range k.rows.redacted {
+	for _, answers := range k.said.gates {
 		for _, answer := range answers {
 			known[answer] = true
 		}
@@ -37,10 +36,12 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 			asked[g.Thread] = map[dag.Hash]bool{}
 		}
 		asked[g.Thread][g.From] = true
-		if len(k.rows.redacted[g.ID]) == 0 {
-			k.checkBound(g)
-			k.checkSignature(g)
+		if len(k.said.gates[g.ID]) > 0 {
+			k.redacted++
+			continue
 		}
+		k.checkBound(g)
+		k.checkSignature(ctx, g)
 	}
 	for _, t := range k.threads {
 		own := func(o *object, d *thread.Detail) bool {
@@ -54,7 +55,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 		}
 	}
 	for _, g := range k.gates {
-		if t, ok := k.byID[g.Thread]; ok && thread.Decided(g) && len(k.rows.redacted[g.ID]) == 0 {
+		if t, ok := k.byID[g.Thread]; ok && thread.Decided(g) && len(k.said.gates[g.ID]) == 0 {
 			steps := k.followers(g.From)
 			for _, o := range slices.Clone(steps) {
 				steps = append(steps, k.joins[o.hash]...)
@@ -99,13 +100,13 @@ func (c *check) checkBound(g store.Gate) {
 }
 
 // checkSignature checks the signature of an answer, if it has one, and counts it for its key.
-func (c *check) checkSignature(g store.Gate) {
+func (c *check) checkSignature(ctx context.Context, g store.Gate) {
 	if g.Signature == "" {
 		return
 	}
 	signed, key, err := history.OpenApproval(g)
-	if err == nil && c.cfg.Signers != nil {
-		_, err = c.cfg.Signers.Find(key, history.NamespaceApproval, time.UnixMilli(signed.At))
+	if err == nil && c.cfg.Counts != nil {
+		err = c.cfg.Counts(ctx, key, time.UnixMilli(signed.At))
 	}
 	if err != nil {
 		c.wrong(g.Digest, "gate %s: the signature of its answer does not count: %v", g.ID, err)

@@ -300,7 +300,7 @@ func (l *logCheck) explain() {
 		out = out[n:]
 	}
 	for at, digest := range l.altered {
-		if l.allowed[fmt.Sprint("event ", at)] != digest {
+		if l.allowed[fmt.Sprint(proofEvent, at)] != digest {
 			l.rewritten(at, "entry %d was changed, and no entry says so", at)
 		}
 	}

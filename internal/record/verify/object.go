@@ -28,6 +28,7 @@ type object struct {
 	refs    []dag.Hash
 	problem *Problem // why the object is unusable; nil: it is usable
 	missing bool     // the problem is that it is missing
+	kept    dag.Hash // SHA-256 of what is kept instead of its bytes; zero: they are its own
 	reached bool     // from a row, along refs
 	payload
 	chain chainInfo // of a state
@@ -174,10 +175,11 @@ func inParallel(ctx context.Context, n int, do func(ctx context.Context, i int) 
 // setProblem records err, which occurred while reading o, as its problem. It returns
 // errors that say nothing about o.
 func (o *object) setProblem(ctx context.Context, err error) error {
+	var instead instead
 	switch {
 	case err == nil:
-	case errors.Is(err, errRedacted):
-		o.problem = &Problem{o.hash, "redacted", redacted}
+	case errors.As(err, &instead):
+		o.kept, o.problem = dag.Hash(instead), &Problem{o.hash, instead.Error(), redacted}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, store.ErrBroken):
@@ -197,14 +199,16 @@ func (o *object) setProblem(ctx context.Context, err error) error {
 // checkObject reads all bytes of o, which checks their hash, and decodes a node.
 func (c *check) checkObject(ctx context.Context, o *object) error {
 	data, e, err := c.readObject(ctx, o.hash)
-	if err != nil && !errors.Is(err, errRedacted) {
+	if err != nil && !errors.As(err, new(instead)) {
 		return err
 	}
 	return cmp.Or(o.examine(e.Kind, e.Size, data), err)
 }
 
-// errRedacted says that bytes are not an object's own, but what is kept of it.
-var errRedacted = errors.New("redacted")
+// An instead says that bytes are not an object's own, but kept instead: their SHA-256.
+type instead dag.Hash
+
+func (instead) Error() string { return "redacted" }
 
 // examine decodes an object whose bytes match its hash.
 func (o *object) examine(kind store.Kind, size int64, data []byte) error {
@@ -237,23 +241,23 @@ func (c *check) readObject(ctx context.Context, h dag.Hash) ([]byte, store.Entry
 	defer r.Close()
 	var data []byte
 	var n int64
-	replaced := false
+	var kept dag.Hash
 	if e.Kind == store.Node && e.Size <= dag.MaxBytes {
 		b := bytes.NewBuffer(make([]byte, 0, max(0, e.Size)+bytes.MinRead))
 		n, err = b.ReadFrom(r)
 		data = b.Bytes()
-		if kept, is := store.Unredacted(data); is && dag.Sum(data) != h {
-			data, replaced = kept, true
+		if rest, is := store.Unredacted(data); is && dag.Sum(data) != h {
+			data, kept = rest, dag.Sum(data)
 		}
 	} else {
-		n, replaced, err = store.Discard(r, h)
+		n, kept, err = store.Discard(r, h)
 	}
 	switch {
 	case err != nil:
 	case n != e.Size:
 		err = fmt.Errorf("has %d bytes, its row says %d: %w", n, e.Size, store.ErrCorrupt)
-	case replaced:
-		e.Size, err = int64(len(data)), errRedacted
+	case !kept.IsZero():
+		e.Size, err = int64(len(data)), instead(kept)
 	}
 	return data, e, err
 }

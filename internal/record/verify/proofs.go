@@ -10,6 +10,12 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
+// What proofs say of other things than rows begins with these words, see [store.Proof].
+const (
+	proofEvent  = "event "
+	proofObject = "object "
+)
+
 // proofs are what events say of rows.
 type proofs struct {
 	before int64 // the last position before the rows were read
@@ -54,7 +60,7 @@ func (p *proofs) read(ctx context.Context, s store.Journal, task string) error {
 			p.whole[e.Task] = true
 		}
 		for row, is := range said {
-			if strings.HasPrefix(row, "event ") { // the log has it
+			if strings.HasPrefix(row, proofEvent) || strings.HasPrefix(row, proofObject) { // see checkLog, checkRedacted
 				continue
 			}
 			switch was := p.rows[row]; {

@@ -49,7 +49,7 @@ func (c *check) markReached(roots []root) []*object {
 		switch {
 		case o.problem == nil || o.missing:
 		case o.problem.Kind == redacted:
-			c.redacted++
+			c.checkRedacted(o)
 		default:
 			c.problems = append(c.problems, *o.problem)
 		}

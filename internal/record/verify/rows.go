@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
-	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -22,8 +21,7 @@ type rows struct {
 	complete bool            // every task here has all its rows here
 	answers  bool            // every thread here has all its gates here
 	proofs   proofs
-	all      bool                  // every row that proofs are about is here
-	redacted map[string][]dag.Hash // gates whose texts were redacted, with the hashes by which steps name their answers
+	all      bool // every row that proofs are about is here
 }
 
 // readRows reads every row that can be read.
@@ -64,10 +62,7 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 	if err := c.unreadable(ctx, "requests", err); err != nil {
 		return r, err
 	}
-	r.redacted, err = c.redactedGates(ctx, "")
-	if err == nil {
-		err = proven.read(ctx, c.cfg.Store, "")
-	}
+	err = proven.read(ctx, c.cfg.Store, "")
 	if err == nil {
 		var log store.Log
 		log, err = c.cfg.Store.Log(ctx)
@@ -77,21 +72,6 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 		r.proofs, r.all = proven, len(c.problems) == had
 	}
 	return r, c.unreadable(ctx, "events", err)
-}
-
-// redactedGates returns the gates of a task, or of all, whose texts were redacted, with the hashes by which steps name
-// their answers: one for each time.
-func (c *check) redactedGates(ctx context.Context, task string) (map[string][]dag.Hash, error) {
-	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.TaskRedacted{})})
-	gates := map[string][]dag.Hash{}
-	for _, e := range events {
-		if p, ok := event.Read(e).(event.TaskRedacted); ok {
-			for id, answer := range p.Gates {
-				gates[id] = append(gates[id], answer)
-			}
-		}
-	}
-	return gates, err
 }
 
 // roots returns every object that the rows name.

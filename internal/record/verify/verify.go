@@ -33,11 +33,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // Config says what to verify. Only Store is required.
@@ -46,8 +48,9 @@ type Config struct {
 	Home     string                // directory of the views; "": do not check them
 	Seen     []Seen                // what others have seen of the log
 	Progress func(done, total int) // objects checked, and objects known so far; may be nil
-	// Signers are the people whose signatures of answers count; nil: those of any key do, and only name it.
-	Signers sshsig.Signers
+	// Counts returns why a signature of an answer, by a key at a time, does not count; nil: those of any key do, and only
+	// name it.
+	Counts func(ctx context.Context, key ssh.PublicKey, at time.Time) error
 	// Accepts returns why a person's word for a history that is not as it was seen does not count; nil: nobody's does.
 	Accepts history.Counts
 }
@@ -67,6 +70,9 @@ type Report struct {
 	Problems     []Problem `json:"problems"`          // by hash, then text; never nil
 	// Redacted counts the objects and answers that were redacted: what they said cannot be checked.
 	Redacted int `json:"redacted"`
+	// Unproven counts those of these objects of which no event says what is kept instead, since a version of before that
+	// was said redacted them, or so it seems: they may be anything.
+	Unproven int `json:"unproven,omitempty"`
 	// Signed counts the answers whose signature is valid, by the fingerprint of the key.
 	Signed map[string]int `json:"signed,omitempty"`
 	// Unchecked counts the steps of older versions that do not name their path:
@@ -167,6 +173,8 @@ type check struct {
 	problems  []Problem
 	unchecked int
 	redacted  int
+	unproven  int
+	said      redactions
 	signed    map[string]int
 	log       *Log // set once the log was read
 	accepted  []Accepted
@@ -202,8 +210,8 @@ func (c *check) unreadable(ctx context.Context, what string, err error) error {
 
 func (c *check) report() Report {
 	r := Report{
-		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted, Signed: c.signed,
-		Accepted: c.accepted, Diverged: c.diverged,
+		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted,
+		Unproven: c.unproven, Signed: c.signed, Accepted: c.accepted, Diverged: c.diverged,
 		Problems: slices.Clone(c.problems),
 	}
 	slices.SortFunc(r.Problems, func(a, b Problem) int {
@@ -328,9 +336,6 @@ func (c *check) checkThread(ctx context.Context, id string) error {
 		r.requests, err = c.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task})
 	}
 	if err == nil {
-		r.redacted, err = c.redactedGates(ctx, row.Task)
-	}
-	if err == nil {
 		err = r.proofs.read(ctx, c.cfg.Store, row.Task)
 	}
 	if err != nil {
@@ -349,6 +354,9 @@ func (c *check) checkReachable(ctx context.Context, listed []dag.Hash, roots []r
 		listed = append(listed, r.hash)
 	}
 	if err := c.checkObjects(ctx, listed); err != nil {
+		return err
+	}
+	if err := c.readRedactions(ctx); err != nil {
 		return err
 	}
 	reached := c.markReached(roots)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/record/verify"
@@ -261,5 +262,53 @@ func TestUnreadableRows(t *testing.T) {
 	cancel()
 	if _, err := verify.All(cut, verify.Config{Store: s}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Bytes that say that an object was redacted are believed only if an event says so too.
+func TestForgedRedaction(t *testing.T) {
+	said := func(objects int, of string) store.Event {
+		return event.New(store.Thread{ID: of, Task: of}, 5, event.TaskRedacted{By: "ann", Objects: objects})
+	}
+	genuine, forged := store.Redacted([]byte("***")), store.Redacted([]byte("all tests passed"))
+	for name, x := range map[string]struct {
+		do       func(s *mem.Store, h dag.Hash) store.Batch
+		unproven int
+		want     string // a problem
+	}{
+		"redacted": {func(_ *mem.Store, h dag.Hash) store.Batch {
+			return store.Batch{Redact: store.Redaction{Objects: []store.Object{{Hash: h, Data: genuine}}},
+				Events: []store.Event{said(1, "")}}
+		}, 0, ""},
+		"replaced": {func(s *mem.Store, h dag.Hash) store.Batch {
+			s.Corrupt(h, func([]byte) []byte { return forged })
+			return store.Batch{}
+		}, 0, "no event says that"},
+		"replaced after it was redacted": {func(s *mem.Store, h dag.Hash) store.Batch {
+			s.Corrupt(h, func([]byte) []byte { return forged })
+			return store.Batch{Objects: []store.Object{{Hash: h, Data: genuine, Redacted: true}},
+				Events: []store.Event{said(1, "")}}
+		}, 0, "no event says that"},
+		"redacted by an older version": {func(s *mem.Store, h dag.Hash) store.Batch {
+			s.Corrupt(h, func([]byte) []byte { return genuine })
+			return store.Batch{Events: []store.Event{said(1, "A")}}
+		}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := memWorld(t)
+			w.fill()
+			h := dag.Sum([]byte(strings.Repeat("big and loose\n", 30_000)))
+			w.commit(x.do(s, h))
+			all, err := verify.All(ctx, verify.Config{Store: s})
+			w.must(err)
+			one, err := verify.Object(ctx, verify.Config{Store: s}, h)
+			w.must(err)
+			for _, r := range []verify.Report{all, one} {
+				if r.Redacted != 1 || r.Unproven != x.unproven || r.OK() != (x.want == "") ||
+					x.want != "" && !names(r, h, x.want) {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
 	}
 }

@@ -247,7 +247,7 @@ func (k *kept) want(t *testing.T, in Storage, checkpoint []byte, text string, st
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, is, err := history.ReadKeys(head(t, s).Origin, events).Read(checkpoint)
+		c, is, err := history.ReadKeys(head(t, s).Origin, events, nil).Read(checkpoint)
 		if err != nil || is.Standing != standing {
 			t.Errorf("the checkpoint is %s, not %s: %v", is.Standing, standing, err)
 		}

@@ -344,6 +344,9 @@ func writeProven(out page, r attest.Report) {
 		}
 		out.line("not known: %s", what)
 	}
+	if r.Redacted > 0 {
+		out.line("redacted: %s", text.Count(r.Redacted, "object"))
+	}
 	if r.Shown > 0 {
 		out.line("shown: %s of prompts and transcripts", text.Count(r.Shown, "text"))
 	}

@@ -176,6 +176,7 @@ func (d *demo) page(row store.Thread) *web.Server {
 	return web.New(web.Config{
 		Store: d.w.store, Control: d.w.control, Reader: v.Nodes, Dirs: d.w.dirs(), Workspace: d.w.workspace,
 		Home: d.w.home, Person: gate.Person(), Agents: d.w.control.Agents(), Start: "/tasks/" + row.ID,
+		Signing: d.signing(d.w), Vouches: vouching,
 		Offline: func(flow string) string { return scenario(offlineAuto, flow) },
 	})
 }

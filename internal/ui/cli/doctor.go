@@ -348,7 +348,7 @@ func examineStore(ctx context.Context, s store.Store) []Finding {
 // examineHistory compares the log with the checkpoint that this machine keeps, and reports what of it is signed.
 func examineHistory(ctx context.Context, s store.Store, home string) Finding {
 	kept := view.KeptOf(s, home)
-	v := view.Reader{Store: s, ReadOnly: true}
+	v := view.Reader{Store: s, ReadOnly: true, Vouches: vouching}
 	h, err := v.History(ctx, kept)
 	if err == nil {
 		err = kept.Check(ctx, s)

@@ -209,6 +209,10 @@ func (a *app) transfer(
 		return res, fmt.Errorf("integrity %s, completeness %s, history %s, %s; nothing was copied: %w",
 			report.Integrity, report.Completeness, report.History, text.Count(len(report.Problems), "problem"), store.ErrCorrupt)
 	}
+	if n := report.Unproven; n > 0 {
+		fmt.Fprintf(a.err, "warning: nothing proves what is kept of %s: it may be anything\n",
+			text.Count(n, "redacted object"))
+	}
 	if task == "" { // the log of an export is not that of its record
 		if err := a.meet(ctx, cfg.From, to); err != nil {
 			return res, err

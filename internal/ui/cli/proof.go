@@ -224,6 +224,9 @@ func (a *app) signAs(ctx context.Context, w *workplace, named string, others ...
 	if own.Key, err = key.Public(head.Origin); err != nil {
 		return nil, err
 	}
+	if err := vouching(person.Signer.PublicKey(), w.store.Now()); err != nil {
+		return nil, badUsage{fmt.Errorf("nothing was signed, since your word would not count: %w", err)}
+	}
 	if err := a.vouch(ctx, w, head.Origin, append(others, own), person.Signer); err != nil {
 		return nil, err
 	}

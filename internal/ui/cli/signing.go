@@ -83,20 +83,9 @@ func (a *app) keyPlace(ctx context.Context, named string) (sshsig.Place, error) 
 // signers returns the people whose signatures count: those in git's gpg.ssh.allowedSignersFile, or, without one, the
 // person whose key is at hand here.
 func (a *app) signers(ctx context.Context) (sshsig.Signers, error) {
-	set, err := gitSettings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if file := inHome(set["gpg.ssh.allowedsignersfile"]); file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("read whose signatures count: %w", err)
-		}
-		list, err := sshsig.ParseSigners(text)
-		if err != nil {
-			return nil, fmt.Errorf("read whose signatures count: %s, %w", file, err)
-		}
-		return list, nil
+	list, named, err := allowed(ctx)
+	if named || err != nil {
+		return list, err
 	}
 	place, err := a.keyPlace(ctx, "")
 	if err != nil {
@@ -107,6 +96,33 @@ func (a *app) signers(ctx context.Context) (sshsig.Signers, error) {
 		return nil, fmt.Errorf("nobody's signatures count: git's gpg.ssh.allowedSignersFile is not set, and %w", err)
 	}
 	return sshsig.Signers{{Principals: gate.Person(), Key: key}}, nil
+}
+
+// allowed returns the people in git's gpg.ssh.allowedSignersFile, and whether that names a file.
+func allowed(ctx context.Context) (list sshsig.Signers, named bool, err error) {
+	set, err := gitSettings(ctx)
+	file := inHome(set["gpg.ssh.allowedsignersfile"])
+	if file == "" || err != nil {
+		return nil, false, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, true, fmt.Errorf("read whose signatures count: %w", err)
+	}
+	if list, err = sshsig.ParseSigners(text); err != nil {
+		err = fmt.Errorf("read whose signatures count: %s, %w", file, err)
+	}
+	return list, true, err
+}
+
+// vouching returns why a person's word for log keys and checkpoints does not count, nil if it does. Without git's
+// gpg.ssh.allowedSignersFile anybody's does.
+func vouching(key ssh.PublicKey, at time.Time) error {
+	list, named, err := allowed(context.Background())
+	if named && err == nil {
+		_, err = list.Find(key, history.NamespaceLog, at)
+	}
+	return err
 }
 
 // accepting returns why a person's word for a history that is not as it was seen does not count, nil if it does.

@@ -81,7 +81,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 			Store: w.store, Control: w.control, Reader: w.control.Reader(), Dirs: w.dirs(), Workspace: w.workspace,
 			Home: w.home, ReadOnly: f.only, Person: gate.Person(), Start: f.start, Agents: w.control.Agents(),
 			Consent: func(f control.Found) error { return a.agreed(w, f) }, Open: a.controlOf,
-			Publish: a.publish,
+			Publish: a.publish, Signing: a.signing(w), Vouches: vouching,
 			Offline: func(flow string) string { return scenario(offline, flow) },
 			Demo:    &web.Demo{Codex: codexInstalled()}, Hosts: a.program.Exposed != "", Program: a.named,
 		})

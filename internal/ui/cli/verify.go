@@ -59,10 +59,8 @@ code is 6 if the bundle is not what was signed, or does not prove what the polic
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified"),
 				Accepts: a.accepting}
-			if w.settings.Sign.V != "" {
-				if cfg.Signers, err = a.signers(ctx); err != nil {
-					return err
-				}
+			if s := a.signing(w); s != nil {
+				cfg.Counts = s.Counts
 			}
 			known, witnesses, err := a.sightings(ctx, w, nil)
 			if err != nil {
@@ -141,6 +139,9 @@ func writeReport(out page, report verify.Report, known view.History, witnesses [
 	}
 	if n := report.Redacted; n > 0 {
 		out.line("%d objects and answers were redacted: what they said cannot be checked", n)
+	}
+	if n := report.Unproven; n > 0 {
+		out.line("%d of them were redacted before it was proven what is kept instead: it may be anything", n)
 	}
 	if n := report.Unchecked; n > 0 {
 		out.line("%d steps of older versions do not record their path: how they were reached is unchecked", n)

@@ -166,7 +166,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 
 // view returns the record as it is shown to people.
 func (w *workplace) view() *view.Reader {
-	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
+	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace, Vouches: vouching}
 }
 
 // openEndpoint starts the scripted model of a scenario, once each. They end with the

@@ -99,7 +99,11 @@ func (s *Server) showStack(r *http.Request, row store.Thread) (*view.Stack, erro
 
 // verifyThread verifies a thread or, for the root of a task, all threads of the task.
 func (s *Server) verifyThread(r *http.Request, row store.Thread) (verify.Report, error) {
-	return verify.Thread(r.Context(), verify.Config{Store: s.cfg.Store}, row.ID)
+	cfg := verify.Config{Store: s.cfg.Store}
+	if s.cfg.Signing != nil {
+		cfg.Counts = s.cfg.Signing.Counts
+	}
+	return verify.Thread(r.Context(), cfg, row.ID)
 }
 
 func (s *Server) diffThreads(r *http.Request) (any, error) {

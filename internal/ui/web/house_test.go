@@ -244,6 +244,7 @@ func (h *house) server() *Server {
 		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &taskdir.DirWriter{Store: h.store, Reader: c.Reader()},
 		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent,
 		Offline: h.offline, Demo: h.demo, Publish: h.publish,
+		Signing: h.signing,
 	})
 }
 

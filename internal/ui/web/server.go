@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
@@ -39,6 +41,9 @@ type Config struct {
 	Offline func(flow string) string
 	// Person is the name recorded with answers.
 	Person string
+	// Signing says whose signatures of answers count; nil: those of any key do. Vouches says it of checkpoints.
+	Signing *gate.Signing
+	Vouches history.Counts
 	// Start is the page that the one-time URL redirects to; "" is the inbox.
 	Start string
 	// Demo is the demo offered while there is no task; nil for none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,6 +58,15 @@ func TestSignedAnswers(t *testing.T) {
 	}
 	if res := s.post("/api/v1/gates/"+g.ID+"/approve", string(body)); res.code != http.StatusOK ||
 		!strings.Contains(res.body, "SSH SIGNATURE") {
+		t.Errorf("%d %s", res.code, res.body)
+	}
+	// Once the key does not count any more, verify says so.
+	verify := "/api/v1/threads/" + g.Thread + "/verify"
+	if res := s.get(verify); strings.Contains(res.body, "does not count") {
+		t.Errorf("%d %s", res.code, res.body)
+	}
+	h.signing.Counts = func(context.Context, ssh.PublicKey, time.Time) error { return errors.New("unknown") }
+	if res := h.open("").get(verify); !strings.Contains(res.body, "does not count: unknown") {
 		t.Errorf("%d %s", res.code, res.body)
 	}
 }

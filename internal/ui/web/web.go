@@ -46,7 +46,8 @@ func New(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{open: cfg.Open}, beat: heartbeat,
-		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
+		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true,
+			Vouches: cfg.Vouches},
 	}
 	s.index = search.New(s.views, cfg.Home, worktree.Changed)
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parseTemplates(s.cfg.Program) })

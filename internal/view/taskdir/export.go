@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Manifest struct {
 	Events  int        `json:"events"`  // in index/events.jsonl
 	Skipped []Skipped  `json:"skipped"` // of the directory
 	Missing []dag.Hash `json:"missing"` // objects that the record refers to but does not have
+	// Redacted has the SHA-256 of what is kept of objects that were redacted, by their hashes.
+	Redacted map[string]dag.Hash `json:"redacted"`
 }
 
 // A Skipped is something in the directory that was left out.
@@ -61,7 +64,7 @@ type Record interface {
 // The same task always yields the same bytes. The error matches store.ErrNotFound if there is none.
 func Export(ctx context.Context, record Record, w io.Writer, task string) (Manifest, error) {
 	p := packer{ctx: ctx, record: record, zip: zip.NewWriter(w), manifest: Manifest{
-		Schema: exportSchema, Task: task, Skipped: []Skipped{}, Missing: []dag.Hash{},
+		Schema: exportSchema, Task: task, Skipped: []Skipped{}, Missing: []dag.Hash{}, Redacted: map[string]dag.Hash{},
 	}}
 	err := p.pack(task)
 	if err == nil {
@@ -262,7 +265,14 @@ func (p *packer) object(h dag.Hash) error {
 		return err
 	}
 	defer r.Close()
-	return p.add("objects/"+h.String(), r)
+	sum := sha256.New()
+	if err := p.add("objects/"+h.String(), io.TeeReader(r, sum)); err != nil {
+		return err
+	}
+	if kept := dag.Hash(sum.Sum(nil)); kept != h {
+		p.manifest.Redacted[h.String()] = kept
+	}
+	return nil
 }
 
 // exported are the rows of a task.
