@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -75,10 +76,13 @@ func (s *Server) dismissTasks(r *http.Request) (any, error) {
 	if len(ids) == 0 {
 		return nil, badRequest("tasks: name one or more")
 	}
+	var failed error
 	for _, id := range ids {
-		if _, err := s.cfg.Control.Dismiss(context.WithoutCancel(r.Context()), id); err != nil {
-			return nil, err
-		}
+		_, err := s.cfg.Control.Dismiss(context.WithoutCancel(r.Context()), id)
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	return map[string]any{"tasks": ids, "summary": "Dismissed " + text.Count(len(ids), "task") + "."}, nil
 }
