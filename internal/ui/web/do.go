@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -76,13 +75,10 @@ func (s *Server) dismissTasks(r *http.Request) (any, error) {
 	if len(ids) == 0 {
 		return nil, badRequest("tasks: name one or more")
 	}
-	var failed error
 	for _, id := range ids {
-		_, err := s.cfg.Control.Dismiss(context.WithoutCancel(r.Context()), id)
-		failed = errors.Join(failed, err)
-	}
-	if failed != nil {
-		return nil, failed
+		if _, err := s.cfg.Control.Dismiss(context.WithoutCancel(r.Context()), id); err != nil {
+			return nil, err
+		}
 	}
 	return map[string]any{"tasks": ids, "summary": "Dismissed " + text.Count(len(ids), "task") + "."}, nil
 }
