@@ -58,7 +58,7 @@ func (c *Cost) add(a store.Attempt) {
 // that began at f.Since or later count. What a task used in another record, from which it was imported, is not counted
 // as long as nobody has taken it over here.
 func (b *Reader) Costs(ctx context.Context, f TaskFilter, by string) (Costs, error) {
-	rows, err := b.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot})
+	rows, err := b.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Ended: f.Since})
 	if err != nil {
 		return Costs{}, err
 	}

@@ -68,6 +68,8 @@ type TaskFilter struct {
 	Title    string         // only with this in the title, ignoring case; "" for any
 	After    string         // only those after this id in the list
 	Since    int64          // only begun at this time or later, Unix ms; 0 for any
+	Ended    int64          // only ended at this time or later, or unfinished, Unix ms; 0 for any
+	Told     bool           // without those that were dismissed
 	Limit    int            // maximum number, 0 for all
 }
 
@@ -118,7 +120,7 @@ func (f TaskFilter) has(v Task) bool {
 func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	f = f.resolved()
 	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(),
-		After: f.After, Limit: f.Limit}
+		Ended: f.Ended, After: f.After, Limit: f.Limit}
 	if f.All {
 		by.Workspace = ""
 	}
@@ -134,7 +136,7 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 			if f.Since > 0 && row.ID < thread.FirstID(f.Since) {
 				return out, nil // the rest is older
 			}
-			if f.Flow != "" && row.Flow != f.Flow {
+			if f.Flow != "" && row.Flow != f.Flow || f.Told && row.Intent == store.IntentDismiss {
 				continue
 			}
 			if title != "" { // much cheaper than reading the whole task

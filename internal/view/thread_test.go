@@ -264,6 +264,12 @@ func TestLists(t *testing.T) {
 		tasks[0].Status != view.Interrupted {
 		t.Errorf("tasks: %+v, %v", tasks, err)
 	}
+	was := root.row.State()
+	root.row.Intent = store.IntentDismiss
+	r.commit(store.Batch{Threads: []store.ThreadChange{{Row: root.row, From: was}}})
+	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{Told: true}); err != nil || len(tasks) != 0 {
+		t.Errorf("one that was dismissed is told: %+v, %v", tasks, err)
+	}
 	b.Workspace = "/elsewhere"
 	for _, all := range []bool{false, true} {
 		rows, _, err := b.Threads(t.Context(), view.ThreadFilter{All: all})

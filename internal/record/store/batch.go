@@ -109,6 +109,7 @@ type ThreadFilter struct {
 	Kind      ThreadKind
 	Bundle    dag.Hash
 	Statuses  []Status
+	Ended     int64  // only those that ended at this time or later, or have not, Unix ms; 0 for all
 	Prefix    string // of the id
 	Newest    bool
 	After     string // only ids beyond this one, in the requested order

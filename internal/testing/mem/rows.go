@@ -63,7 +63,7 @@ func (s *Store) Threads(ctx context.Context, f store.ThreadFilter) (rows []store
 				len(f.IDs) > 0 && !slices.Contains(f.IDs, id) || !matches(f.Task, t.Task) || !matches(f.Short, t.Short) ||
 				!matches(f.Workspace, t.Workspace) || !matches(f.Kind, t.Kind) ||
 				!matches(f.Bundle, t.Bundle) || !strings.HasPrefix(id, f.Prefix) ||
-				len(f.Statuses) > 0 && !slices.Contains(f.Statuses, t.Status) {
+				len(f.Statuses) > 0 && !slices.Contains(f.Statuses, t.Status) || t.EndedAt != 0 && t.EndedAt < f.Ended {
 				continue
 			}
 			if f.Limit > 0 && len(rows) == f.Limit {

@@ -104,6 +104,9 @@ func fill(h *home) (rows []store.Thread) {
 		t.Workspace = []string{"/a", "/b"}[i/6]
 		t.Bundle = hs[1+i%2]
 		t.Short = fmt.Sprintf("s%d", i)
+		if t.Status == store.Completed {
+			t.EndedAt = int64(i)
+		}
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})
 		rows = append(rows, t)
 	}
@@ -136,6 +139,7 @@ func threadFilters(h *home) {
 		"statuses": {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool {
 			return !t.Ended() && t.Status != store.Blocked
 		}},
+		"ended": {store.ThreadFilter{Ended: 7}, func(t store.Thread) bool { return t.EndedAt == 0 || t.EndedAt >= 7 }},
 		"prefix": {store.ThreadFilter{Prefix: "01JB1"},
 			func(t store.Thread) bool { return strings.HasPrefix(t.ID, "01JB1") }},
 		"whole id":   {store.ThreadFilter{Prefix: rows[3].ID}, func(t store.Thread) bool { return t.ID == rows[3].ID }},

@@ -123,7 +123,7 @@ func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
 // options reads the flags of a verb that continues a thread.
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
-		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
+		Agent: f.agent, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
 		Offline: f.offline, Merge: f.merge, Record: f.keeps.Record,
 		Files: f.keeps.Files, Sessions: f.keeps.Sessions, KeepFiles: f.keeps.KeepFiles,
 	}
@@ -137,13 +137,8 @@ func (f *driveFlags) options() (control.Options, error) {
 	if o.Offline, err = offlineFlag(f.offline); err != nil {
 		return o, err
 	}
-	for _, s := range f.sets {
-		key, value, ok := strings.Cut(s, "=")
-		role, isAgent := strings.CutSuffix(key, ".agent")
-		if !ok || !isAgent || role == "" || value == "" {
-			return o, usagef("invalid value %q for --set: want ROLE.agent=NAME", text.Safe(s))
-		}
-		o.Roles[role] = value
+	if o.Roles, err = parse.ParseAgents(f.sets); err != nil {
+		return o, usagef("%s", text.Safe(err.Error()))
 	}
 	if len(f.limits) > 0 {
 		if o.Limits, err = parse.ParseLimits(f.limits); err != nil {

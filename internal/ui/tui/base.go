@@ -16,6 +16,7 @@ type base struct {
 	now           time.Time
 
 	q       *question
+	typed   map[string]string // what was typed, by gate
 	leaving bool
 	note    string // result of the last action
 
@@ -26,7 +27,8 @@ type base struct {
 }
 
 func newBase(detaches bool, now time.Time) base {
-	return base{detaches: detaches, width: 80, height: 24, now: now, reading: map[string]bool{}, again: map[string]bool{}}
+	return base{detaches: detaches, width: 80, height: 24, now: now, typed: map[string]string{},
+		reading: map[string]bool{}, again: map[string]bool{}}
 }
 
 // observe handles what messages mean for both.
@@ -50,9 +52,13 @@ func (b *base) observe(msg any) {
 // fail notes why something was not done.
 func (b *base) fail(err error) { b.note = text.OneLine(err.Error(), 300) }
 
-// show opens a question.
+// show opens a question, with what was typed there when another was opened.
 func (b *base) show(a gateCard) []order {
+	if b.q != nil {
+		b.typed[b.q.gate.ID] = b.q.typed.Value()
+	}
 	b.q = newQuestion(a, b.now)
+	b.q.typed.SetValue(b.typed[a.gate.ID])
 	return []order{settle{a.gate.ID, a.gate.Digest}}
 }
 

@@ -222,7 +222,11 @@ func (l *live) next() []order {
 	if l.q != nil {
 		at = 1 + slices.IndexFunc(l.task.asked, func(a gateCard) bool { return a.gate.ID == l.q.gate.ID })
 	}
-	return l.show(l.task.asked[at%len(l.task.asked)])
+	to := l.task.asked[at%len(l.task.asked)]
+	if l.q != nil && l.q.gate.ID == to.gate.ID {
+		return nil
+	}
+	return l.show(to)
 }
 
 func (l *live) answered(m answered) []order {

@@ -29,8 +29,14 @@ func TestLive(t *testing.T) {
 	if l.q == nil || l.q.gate.ID != "g-2" {
 		t.Fatal("the question did not open")
 	}
-	if got := answers(keys(l, "a", "enter")); len(got) != 1 || got[0].gate != "g-2" || got[0].with.Text != "a" {
+	got := answers(keys(l, "a", "tab", "tab", "enter"))
+	if len(got) != 1 || got[0].gate != "g-2" || got[0].with.Text != "a" {
 		t.Errorf("it answers %v", got)
+	}
+	one := newLive(Run{Task: "T"}, false, noon)
+	one.update(taskRead{id: "T", asked: []gateCard{{gate: ask}}})
+	if got := answers(keys(one, "a", "tab", "b", "enter")); len(got) != 1 || got[0].with.Text != "ab" {
+		t.Errorf("after Tab, which leads nowhere, it answers %v", got)
 	}
 	l.update(answered{gate: ask})
 	keys(l, "tab")

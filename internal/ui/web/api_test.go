@@ -300,7 +300,7 @@ func (s *site) example(path string) (target string, body map[string]any) {
 	case "tasks":
 		s.write(filepath.Join(s.dir, ".git", "worktrees", "side", "gitdir"), filepath.Join(s.home, ".git"))
 		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted", "approve": "ask",
-			"merge": "keep", "limits": "maxTokens=9",
+			"merge": "keep", "limits": "maxTokens=9", "set": "a.agent=b",
 			"worktree": s.home, "check": true}
 	case "demo":
 		s.srv.cfg.Demo = &Demo{}

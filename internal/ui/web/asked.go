@@ -38,6 +38,7 @@ type gateCard struct {
 type gateStrip struct {
 	Gate   gateCard
 	Chosen bool
+	Link   string
 }
 
 // Session reports whether the same action can be approved for the rest of the thread.
@@ -85,6 +86,9 @@ func (s *Server) newGateCard(ctx context.Context, g store.Gate) (gateCard, error
 	if len(files) > 0 {
 		a.Diff = newDiffView(files, gateDiffOptions(g))
 		a.Diff.Patch = "/gates/" + g.ID + "/patch"
+		if !a.Read {
+			a.Diff.Remark = &remark{Reason: true}
+		}
 	}
 	return a, err
 }

@@ -298,6 +298,9 @@ func TestLooks(t *testing.T) {
 			t.Errorf("%s is %d px too wide for a phone: %v", path, over,
 				js[[]string](b, `[...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120))`))
 		}
+		if !js[bool](b, `document.querySelector('header a[href="/search"]').checkVisibility()`) {
+			t.Errorf("%s: on a phone nothing leads to the search", path)
+		}
 		b.do(chromedp.EmulateViewport(1280, 900))
 		if bad := js[[]string](b, basics); len(bad) > 0 {
 			t.Errorf("%s: %v", path, bad)

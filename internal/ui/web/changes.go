@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -57,8 +58,7 @@ type changeLog struct {
 	each  []treeChange // of agents, oldest first
 	apart []mergeSide  // that were not merged
 	kept  []thread.KeptTree
-	given []given // comments that people made on lines
-	known bool    // whether any tree is recorded
+	known bool // whether any tree is recorded
 }
 
 // A mergeSide is what a path offered to merge.
@@ -85,8 +85,12 @@ func (s *Server) changes(ctx context.Context, rec view.TaskRecord, tl view.Timel
 		var files []changedFile
 		if files, out.Why = s.patchBetween(ctx, root, from, to); len(files) > 0 {
 			changedBy(files, out.Agents)
+			said, err := s.given(ctx, tl)
+			if err != nil {
+				return nil, err
+			}
 			out.Diff = newDiffView(files, diffOptions{id: "changes", at: changesLink(root.ID, from, to), from: from, to: to,
-				remark: s.remarkOn(root), given: log.given})
+				remark: s.remarkOn(root, root), given: said})
 		}
 	}
 	for _, side := range log.apart {
@@ -98,6 +102,14 @@ func (s *Server) changes(ctx context.Context, rec view.TaskRecord, tl view.Timel
 		out.Why = "No files changed."
 	}
 	return out, ctx.Err()
+}
+
+// recordOf reads a task, with its timeline.
+func (s *Server) recordOf(ctx context.Context, root store.Thread) (rec view.TaskRecord, tl view.Timeline, err error) {
+	if rec, err = s.views.Record(ctx, root); err == nil {
+		tl, err = s.views.Timeline(ctx, rec, time.Now())
+	}
+	return rec, tl, err
 }
 
 // changeLog reads the changes that a task's steps recorded.
@@ -142,24 +154,29 @@ func (s *Server) changeLog(ctx context.Context, rec view.TaskRecord, tl view.Tim
 			}
 		}
 	}
-	for _, lane := range tl.Lanes {
-		for _, m := range lane.Marks {
-			if m.Kind != view.MarkInput {
-				continue
-			}
-			g, err := s.givenIn(ctx, lane.Thread, m.Step)
-			if err != nil {
-				return log, err
-			}
-			if g.Path != "" {
-				log.given = append(log.given, g)
-			}
-		}
-	}
 	for _, list := range [][]treeChange{log.own, log.each} {
 		slices.SortStableFunc(list, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
 	}
 	return log, nil
+}
+
+// stepChanges reads what a step of a thread changed. tl is the timeline of its task.
+func (s *Server) stepChanges(ctx context.Context, c *selection, row, root store.Thread, tl view.Timeline) error {
+	if c.Step.Detail == nil {
+		return nil
+	}
+	from, to := c.Step.Detail.Trees()
+	if from == to || from == "" || to == "" {
+		return nil
+	}
+	var files []changedFile
+	if files, c.DiffWhy = s.patchBetween(ctx, row, from, to); len(files) == 0 {
+		return nil
+	}
+	said, err := s.given(ctx, tl)
+	c.Diff = newDiffView(files, diffOptions{id: "step", at: changesLink(row.ID, from, to), from: from, to: to,
+		remark: s.remarkOn(row, root), given: said})
+	return err
 }
 
 // stepsOf returns the steps on a lane.

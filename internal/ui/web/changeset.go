@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
@@ -57,7 +56,15 @@ func (s *Server) changesPage(w http.ResponseWriter, r *http.Request, row store.T
 	if err != nil {
 		return err
 	}
-	o := diffOptions{id: "changes", at: changesLink(row.ID, from, to), from: from, to: to, remark: s.remarkOn(root)}
+	o := diffOptions{id: "changes", at: changesLink(row.ID, from, to), from: from, to: to,
+		remark: s.remarkOn(row, root)}
+	rec, tl, err := s.recordOf(ctx, root)
+	if err != nil {
+		return err
+	}
+	if o.given, err = s.given(ctx, tl); err != nil {
+		return err
+	}
 	files, why := s.patchBetween(ctx, row, from, to)
 	if q.Has("file") {
 		if files = onlyFile(files, q.Get("file")); len(files) == 1 && q.Get("whole") == "true" {
@@ -66,21 +73,12 @@ func (s *Server) changesPage(w http.ResponseWriter, r *http.Request, row store.T
 			}
 		}
 	} else if len(files) > 0 {
-		rec, err := s.views.Record(ctx, root)
-		if err != nil {
-			return err
-		}
-		tl, err := s.views.Timeline(ctx, rec, time.Now())
-		if err != nil {
-			return err
-		}
 		log, err := s.changeLog(ctx, rec, tl)
 		if err != nil {
 			return err
 		}
 		agents, _ := s.agentChanges(ctx, root, log.each)
 		changedBy(files, agents)
-		o.given = log.given
 	}
 	crumbs, err := s.breadcrumb(ctx, row)
 	if err != nil {
@@ -162,7 +160,7 @@ func (s *Server) gatePatch(w http.ResponseWriter, r *http.Request, g store.Gate)
 }
 
 func gateDiffOptions(g store.Gate) diffOptions {
-	return diffOptions{id: "gate-" + g.ID + "-change", at: "/gates/" + g.ID + "/changes", remark: &remark{Reason: true}}
+	return diffOptions{id: "gate-" + g.ID + "-change", at: "/gates/" + g.ID + "/changes"}
 }
 
 // patchOf returns the patch that a gate asks about: the one stored with it, and that of its action.

@@ -42,7 +42,7 @@ name: rewrite
 roles: {mend: {description: mends, access: write}}
 graph:
   $START: {new: {role: mend, prompt: "{{ prompt }}"}}
-  mend: {done: {role: $END, prompt: over}, failed: {role: $END, prompt: over}}
+  mend: {done: {role: $END, prompt: over}, failed: {role: $END, code: 1, prompt: over}}
 `
 
 // rewrites runs a task whose only step changes files from what they are before to what they are after; an empty text
@@ -237,9 +237,12 @@ func TestChangesByKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := s.get("/threads/" + next.ID + "/changes?" + q.RawQuery).body
-	if _, said, _ := strings.Cut(page, `class="given"`); !strings.Contains(said, "<p>Keep this</p>") {
-		t.Error("the comment is not shown at its line")
+	changes := "/threads/" + next.ID + "/changes?" + q.RawQuery
+	for _, page := range []string{changes, changes + "&file=docs%2Fold.md", "/steps/" + list[0].String() + "?thread=" + next.ID,
+		"/tasks/" + next.ID + "?at=" + list[0].String()} {
+		if _, said, _ := strings.Cut(s.get(page).body, `class="given"`); !strings.Contains(said, "<p>Keep this</p>") {
+			t.Errorf("%s: the comment is not shown at its line", page)
+		}
 	}
 	for _, bad := range []string{`"about":"docs/old.md"`, `"about":"docs/old.md:4"`, `"about":"none:1"`, `"about":"docs/old.md:0"`,
 		`"about":"docs/old.md:3-2"`, `"about":"docs/old.md:3","tree":"main"`} {
@@ -251,12 +254,31 @@ func TestChangesByKeys(t *testing.T) {
 	b.silent()
 }
 
+// TestRemarkOn checks who reads a comment on a change of a thread.
+func TestRemarkOn(t *testing.T) {
+	srv := newHouse(t, nil).server()
+	thread := func(id string, s store.Status) store.Thread { return store.Thread{ID: id, Status: s} }
+	for want, x := range map[string][2]store.Thread{
+		"/api/v1/tasks/part/resume": {thread("part", store.Running), thread("root", store.Running)},
+		"/api/v1/tasks/root/resume": {thread("part", store.Completed), thread("root", store.Running)},
+		"/api/v1/tasks/root/retry":  {thread("part", store.Completed), thread("root", store.Failed)},
+		"/api/v1/threads/root/fork": {thread("part", store.Completed), thread("root", store.Completed)},
+	} {
+		if got := srv.remarkOn(x[0], x[1]).Ways[0].API; got != want {
+			t.Errorf("%s part of a %s task: %s, want %s", x[0].Status, x[1].Status, got, want)
+		}
+	}
+}
+
 // TestReasonOfDenial comments on a line of what an agent wants to merge: the comment goes into the answer.
 func TestReasonOfDenial(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "Release")
 	h.asksMore(row, 1)
 	b := h.open("").browse()
+	if page := b.get("/gates/g-0000000001/changes").body; !strings.Contains(page, "sum.go") || strings.Contains(page, "data-use") {
+		t.Error("where there is no answer to write, a comment can be added to it")
+	}
 	b.visit("/tasks/" + row.ID + "?at=g-0000000001")
 	js[string](b, `(document.querySelector('#gate-g-0000000001 [data-path="sum.go"] a[data-line="2"]').click(), "")`)
 	b.waits(`document.activeElement.matches(".writing textarea")`)

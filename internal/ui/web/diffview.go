@@ -175,7 +175,7 @@ func newDiffView(files []changedFile, o diffOptions) *diffView {
 			one.Open = true
 			one.fill(o)
 		default:
-			one.Load, one.Open = one.address(o, ""), n <= inlineLines
+			one.Load, one.Open = one.address(o, ""), n <= inlineLines || len(files) == 1
 		}
 		v.Files = append(v.Files, one)
 		if last := len(v.Groups) - 1; last < 0 || v.Groups[last].Dir != one.Dir {

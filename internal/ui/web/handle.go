@@ -165,7 +165,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 		sendJSON(w, p.code, view.NewFailure(view.Failure{Code: p.name, Message: p.text}))
 		return
 	case strings.Contains(r.Header.Get("Accept"), "text/html"):
-		body := struct{ Text string }{p.text}
+		body := struct {
+			Text   string
+			Search bool
+		}{p.text, p.code == http.StatusNotFound && s.copy == nil}
 		if s.show(w, r, p.code, "problem", page{Title: http.StatusText(p.code), Follow: "-", Body: body}) == nil {
 			return
 		}

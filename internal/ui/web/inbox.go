@@ -51,11 +51,14 @@ type inboxGroup struct {
 	Items      []inboxItem
 }
 
-// Stopped returns the tasks of the group that can be dismissed, separated by spaces.
-func (g inboxGroup) Stopped() string {
+// stoppedGroup is the group of what can be dismissed.
+const stoppedGroup = "Stopped"
+
+// Dismiss returns the tasks of the group that can be dismissed, separated by spaces.
+func (g inboxGroup) Dismiss() string {
 	var ids []string
 	for _, i := range g.Items {
-		if i.row != nil && i.State == view.DisplayFailed {
+		if g.Name == stoppedGroup {
 			ids = append(ids, i.Key)
 		}
 	}
@@ -87,12 +90,17 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	failed, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Failed, Limit: shownFailed})
+	failed, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Failed, Ended: now.Add(-recently).UnixMilli(),
+		Told: true, Limit: shownFailed})
 	if err != nil {
 		return err
 	}
 	today := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()).UnixMilli()
-	done, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Completed, Since: today, Limit: shownEnded})
+	done, err := s.views.Tasks(ctx, view.TaskFilter{State: view.Completed, Ended: today, Limit: shownEnded})
+	if err != nil {
+		return err
+	}
+	spent, err := s.views.Costs(ctx, view.TaskFilter{Since: today}, view.CostByFlow)
 	if err != nil {
 		return err
 	}
@@ -101,9 +109,6 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 	if body.More = len(live) > shownLive; body.More {
 		live = live[:shownLive]
 	}
-	failed = slices.DeleteFunc(failed, func(t view.TaskRow) bool {
-		return t.Dismissed || int64(t.UpdatedAt) < now.Add(-recently).UnixMilli()
-	})
 	at := r.URL.Query().Get("at")
 	shown := shownQuestions(needs.open, at)
 	body.MoreGates = len(needs.open) - len(shown)
@@ -126,20 +131,13 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 			stopped = append(stopped, taskItem(t, now))
 		}
 	}
-	spent := int64(0)
-	for _, list := range [][]view.TaskRow{live, failed, done} {
-		for _, t := range list {
-			if int64(t.CreatedAt) >= today {
-				spent += t.Usage.CostMicroUSD
-			}
-		}
-	}
 	note := ""
-	if spent > 0 {
-		note = text.Dollars(spent)
+	if cost := spent.Total.Usage.CostMicroUSD; cost > 0 {
+		note = text.Dollars(cost) + " today"
 	}
-	body.Groups = []inboxGroup{{"Needs you", "", questions}, {"Stopped", "", append(stopped, taskItems(failed, now)...)},
-		{"Running", "", running}, {"Done today", note, taskItems(done, now)}}
+	body.Groups = []inboxGroup{{"Needs you", "", questions},
+		{stoppedGroup, "", append(stopped, taskItems(failed, now)...)}, {"Running", "", running},
+		{"Done today", note, taskItems(done, now)}}
 	if len(live)+len(failed) == 0 {
 		any, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Workspace: s.cfg.Workspace, Kind: store.KindRoot, Limit: 1})
 		if err != nil {
@@ -178,11 +176,7 @@ func (s *Server) choose(ctx context.Context, body *inbox, at string) error {
 		if err != nil {
 			return err
 		}
-		rec, err := s.views.Record(ctx, row)
-		if err != nil {
-			return err
-		}
-		tl, err := s.views.Timeline(ctx, rec, a.Now)
+		rec, tl, err := s.recordOf(ctx, row)
 		if err != nil {
 			return err
 		}

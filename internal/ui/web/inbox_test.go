@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -105,6 +106,28 @@ func TestDismiss(t *testing.T) {
 	if page := inbox(); !strings.Contains(page, `data-key="i`+row.ID) {
 		t.Error("it stopped once more, and the inbox does not say so")
 	}
+	lost := h.begin(gated, "interrupted")
+	was := lost.State()
+	lost.Status = store.Running
+	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: lost, From: was}}}); err != nil {
+		t.Fatal(err)
+	}
+	both := lost.ID + " " + row.ID
+	if page := inbox(); !strings.Contains(page, `name="tasks" value="`+both+`"`) {
+		t.Errorf("not all that stopped can be dismissed:\n%s", page)
+	}
+	s.asks("/api/v1/dismiss", `{"tasks":"`+both+`"}`)
+	if page := inbox(); strings.Contains(page, ">Stopped") {
+		t.Errorf("dismissed, and still there:\n%s", page)
+	}
+	button := func(id string) bool { return strings.Contains(s.get("/tasks/"+id).body, `class="dismiss"`) }
+	gone, stays := h.begin(gated, "cancelled"), h.run(gated, "nobody can")
+	if _, err := h.controller().Cancel(t.Context(), gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	if button(gone.ID) || !button(stays.ID) {
+		t.Error("a cancelled task can be dismissed, or one that has stopped cannot")
+	}
 }
 
 // TestInboxKeys chooses and answers with keys: one counts only if all was seen for a second, and can be taken back.
@@ -150,15 +173,63 @@ func TestInboxKeys(t *testing.T) {
 	if g := h.gate(second.ID); g.State != store.GateOpen {
 		t.Fatalf("taken back, it is %s", g.State)
 	}
+	js[int](b, `(() => { const wait = setTimeout; window.setTimeout = (f, ms, ...a) => ms === 5000 ? 0 : wait(f, ms, ...a); return 1; })()`)
+	asked := map[string]string{first.ID: h.gate(first.ID).ID, second.ID: h.gate(second.ID).ID}
+	choose := func(row store.Thread) {
+		t.Helper()
+		js[string](b, fmt.Sprintf(`(document.querySelector('.listing a[href="/?at=%s"]').click(), "")`, asked[row.ID]))
+		b.waits(fmt.Sprintf(`document.getElementById("gate-%s") !== null`, asked[row.ID]))
+	}
+	approved := func(row store.Thread) {
+		t.Helper()
+		eventually(t, "the approval", func() error {
+			g, err := h.store.Gate(t.Context(), asked[row.ID])
+			if err == nil && g.State != store.GateApproved {
+				err = fmt.Errorf("it is %s", g.State)
+			}
+			return err
+		})
+	}
+	const held = `document.getElementById("held").innerText`
+	press("a", "Approve. Sent in five seconds.")
+	choose(first)
+	choose(second)
+	press("d", "Deny. Sent in five seconds.") // in place of the other
+	b.do(chromedp.KeyEvent("\x1b"))
+	b.waits(held + ` === ""`)
+	if g := h.gate(second.ID); g.ID != asked[second.ID] {
+		t.Fatal("an answer that was replaced was sent")
+	}
+	press("a", "Approve. Sent in five seconds.")
+	choose(first)
+	press("d", "Deny. Sent in five seconds.") // sends the other, whose outcome does not take its place
+	approved(second)
+	b.waits(`document.getElementById("told").innerText.includes("Approved")`)
+	if got := js[string](b, held); !strings.Contains(got, "Deny. Sent in five seconds.") {
+		t.Errorf("what is held reads %q", got)
+	}
+	b.do(chromedp.KeyEvent("\x1b"))
 	press("a", "Approve. Sent in five seconds.")
 	b.visit("/tasks") // it is sent when the page is left
-	eventually(t, "the approval", func() error {
-		all, err := h.store.Gates(t.Context(), store.GateFilter{Task: second.ID, State: store.GateApproved})
-		if err == nil && len(all) != 1 {
-			err = fmt.Errorf("%d are approved", len(all))
-		}
-		return err
-	})
+	approved(first)
+}
+
+// TestInboxCost says what was spent today, by tasks that began at any time.
+func TestInboxCost(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row, now := h.run(gated, "do it"), time.Now()
+	var b store.Batch
+	for n, at := range []time.Time{now, now.AddDate(0, 0, -2)} {
+		b.Attempts = append(b.Attempts, store.AttemptChange{Row: store.Attempt{ID: fmt.Sprint(row.ID, ".", 8+n), Thread: row.ID,
+			N: 8 + n, Role: "plan", Instance: "plan", Status: store.AttemptDone, StartedAt: at.UnixMilli(),
+			EndedAt: at.UnixMilli(), Usage: store.Usage{InputTokens: 1, CostMicroUSD: 1_500_000 + int64(n)*5_000_000}}})
+	}
+	if err := h.store.Commit(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if page := h.open("").get("/").body; !strings.Contains(page, "$1.50 today") {
+		t.Error(page)
+	}
 }
 
 // TestPagesOfTasks pages through a list of tasks in the API and on the page.

@@ -21,6 +21,7 @@ type beginning struct {
 	Flow     string `json:"flow"`
 	Prompt   string `json:"prompt"`
 	Agent    string `json:"agent"`
+	Set      string `json:"set"` // ROLE.agent=NAME, separated as limits are
 	Approve  string `json:"approve"`
 	Merge    string `json:"merge"`
 	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas, semicolons or newlines
@@ -59,29 +60,29 @@ func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error)
 	if b.Check && b.Agent != "" && !slices.Contains(s.cfg.Agents, b.Agent) { // otherwise Begin reports it
 		return p, badRequest("no agent is called %q: use %s", b.Agent, strings.Join(s.cfg.Agents, ", "))
 	}
-	limits, err := readLimits(b.Limits)
+	limits, err := parse.ParseLimits(pairs(b.Limits))
 	if err != nil {
-		return p, err
+		return p, badRequest("limits: %s", err)
+	}
+	roles, err := parse.ParseAgents(pairs(b.Set))
+	if err != nil {
+		return p, badRequest("%s", err)
 	}
 	if b.Worktree != "" && !slices.Contains(worktrees(s.cfg.Workspace), b.Worktree) {
 		return p, badRequest("%q is not a git worktree of this repository", b.Worktree)
 	}
 	p.spec = control.Spec{Bundle: p.found.Bundle, Prompt: b.Prompt, Workspace: s.cfg.Workspace, Tree: b.Worktree,
-		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits, Record: b.Record}}
+		Options: control.Options{Agent: b.Agent, Roles: roles, Approve: b.Approve, Merge: b.Merge, Limits: limits,
+			Record: b.Record}}
 	if s.cfg.Offline != nil {
 		p.spec.Options.Offline = s.cfg.Offline(p.found.Bundle.Name)
 	}
 	return p, nil
 }
 
-// readLimits parses NAME=VALUE pairs.
-func readLimits(text string) (flow.Limits, error) {
-	between := func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }
-	l, err := parse.ParseLimits(strings.FieldsFunc(text, between))
-	if err != nil {
-		return l, badRequest("limits: %s", err)
-	}
-	return l, nil
+// pairs splits NAME=VALUE pairs.
+func pairs(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) })
 }
 
 // beginTask starts a task as plait run does, and drives it here; with check it only validates the

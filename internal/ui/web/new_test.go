@@ -35,10 +35,12 @@ func TestNewTask(t *testing.T) {
 	notice("limits")
 	b.do(chromedp.SetValue(chromedp.CSS("[name=limits]"), "maxTokens=1000, timeout=1h"),
 		chromedp.SetValue(chromedp.CSS("[name=approve]"), "never"),
+		chromedp.Click(chromedp.CSS("#new details > summary")),
+		chromedp.SetValue(chromedp.CSS("[name=set]"), "solo.agent=scripted"),
 		chromedp.Click(chromedp.CSS("#new button.yes:not([name])")))
 	id := strings.TrimPrefix(b.leaves("/new"), "/tasks/")
 	row := h.ends(id, store.Completed)
-	for _, want := range []string{`"maxTokens":1000`, `"approve":"never"`} {
+	for _, want := range []string{`"maxTokens":1000`, `"approve":"never"`, `"roles":{"solo":"scripted"}`} {
 		if !strings.Contains(string(row.Options), want) {
 			t.Errorf("the options are %s, without %s", row.Options, want)
 		}
@@ -82,6 +84,8 @@ func TestBadBeginnings(t *testing.T) {
 		`{"flow":"solo","prompt":"x","limits":"maxTokns=1"}`:  "maxTokens",
 		`{"flow":"solo","prompt":"x","limits":"a=&b"}`:        "want NAME=VALUE",
 		`{"flow":"solo","prompt":"x","limits":"maxTokens=0"}`: "would be no limit",
+		`{"flow":"solo","prompt":"x","set":"solo=scripted"}`:  "want ROLE.agent=NAME",
+		`{"flow":"solo","prompt":"x","set":"it.agent=a"}`:     `has no role \"it\"`,
 		`{"flow":"solo","check":true,"agent":"nobody"}`:       `no agent is called \"nobody\"`,
 		`{"flow":"solo","prompt":"x","check":"yes"}`:          "check must be a boolean",
 	} {

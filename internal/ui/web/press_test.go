@@ -2,14 +2,18 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -137,6 +141,55 @@ func TestMergeIsSeenFirst(t *testing.T) {
 			t.Error("a press of Deny, taken back, lets it be approved")
 		}
 		js[string](b, `(`+see+`, "")`)
+		b.waits("!" + off)
+		js[int](b, `document.querySelector("[data-key-of=a]").mark = 1`)
+		b.again()
+		if !js[bool](b, `document.querySelector("[data-key-of=a]").mark === 1`) {
+			t.Error("a button that can be pressed is another one after the page was drawn")
+		}
+	}
+}
+
+// TestLongChangeIsSeen asks to approve changes whose lines come when they are wanted: without them the end is not seen.
+func TestLongChangeIsSeen(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "Release")
+	asks := func(id string, files int) {
+		patch := ""
+		for i := range files {
+			patch += fmt.Sprintf("--- /dev/null\n+++ b/f%d.txt\n@@ -0,0 +1,400 @@\n", i) + strings.Repeat("+a line\n", 400)
+		}
+		action, err := json.Marshal(gate.Action{Type: gate.Merging, Diff: patch, Params: json.RawMessage(`{"sides":[]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := store.Gate{ID: id, Kind: store.GateApproval, State: store.GateOpen, Source: store.SourceMerge, Task: row.Task,
+			Thread: row.ID, Node: "plan", From: row.Head, Action: action, Options: []string{"approve", "deny"},
+			OpenedAt: time.Now().UnixMilli(), Grant: store.GrantOnce}
+		if g.Digest, err = gate.Digest(row.ID, action); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks("g-0000000001", 1)
+	asks("g-0000000002", 2)
+	b := h.open("").browse()
+	off := `document.querySelector("[data-key-of=a]").disabled`
+	for id, open := range map[string]int{"g-0000000001": 1, "g-0000000002": 0} {
+		if n := strings.Count(b.get("/?at="+id).body, "<details open><summary><span"); n != open {
+			t.Errorf("%s: %d files are open, want %d", id, n, open)
+		}
+		b.visit("/?at=" + id)
+		b.waits(`document.querySelector(".asked form.answer") !== null`)
+		time.Sleep(time.Second) // it is looked at several times
+		if !js[bool](b, off) {
+			t.Errorf("%s can be approved before its lines were seen", id)
+		}
+		js[string](b, `(document.querySelectorAll(".asked .file > details").forEach((d) => { d.open = true; }), "")`)
+		b.waits(`document.querySelector(".asked [data-load]") === null`)
+		js[string](b, `(document.querySelector(".asked form.answer").scrollIntoView(), "")`)
 		b.waits("!" + off)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A remark says what becomes of a comment on a line of a change.
@@ -29,14 +30,16 @@ type given struct {
 	Columns  int    // of the table that it is shown in
 }
 
-// remarkOn returns what becomes of a comment on a change of a task: a message while it has not ended, otherwise the
-// input of another try or a fork. It is nil if nothing can be said here.
-func (s *Server) remarkOn(root store.Thread) *remark {
-	switch {
-	case s.cfg.ReadOnly || s.cfg.Control == nil:
+// remarkOn returns what becomes of a comment on a change of a thread: a message to it, or else to its task, while they
+// have not ended, otherwise the input of another try or a fork. It is nil if nothing can be said here.
+func (s *Server) remarkOn(row, root store.Thread) *remark {
+	if s.cfg.ReadOnly || s.cfg.Control == nil {
 		return nil
-	case !root.Ended():
-		return &remark{Ways: []remarkWay{{"Send", "/api/v1/tasks/" + root.ID + "/resume"}}}
+	}
+	for _, to := range []store.Thread{row, root} {
+		if !to.Ended() {
+			return &remark{Ways: []remarkWay{{"Send", "/api/v1/tasks/" + to.ID + "/resume"}}}
+		}
 	}
 	fork := remarkWay{"Fork with this", "/api/v1/threads/" + root.ID + "/fork"}
 	if root.Status == store.Completed {
@@ -61,6 +64,25 @@ func (p *diffPart) remark(f *diffFile, o diffOptions) {
 			}
 		}
 	}
+}
+
+// given returns the remarks that people made in a task.
+func (s *Server) given(ctx context.Context, tl view.Timeline) (list []given, err error) {
+	for _, lane := range tl.Lanes {
+		for _, m := range lane.Marks {
+			if m.Kind != view.MarkInput {
+				continue
+			}
+			g, err := s.givenIn(ctx, lane.Thread, m.Step)
+			if err != nil {
+				return nil, err
+			}
+			if g.Path != "" {
+				list = append(list, g)
+			}
+		}
+	}
+	return list, nil
 }
 
 // givenIn returns the remark that a step of a thread is; its Path is "" if it is none.

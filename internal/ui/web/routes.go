@@ -118,6 +118,7 @@ func (s *Server) taskRoutes() []route {
 			field{Name: "flow", Type: "string", About: "the name of a flow, or the hash of a bundle", Required: true},
 			str("prompt", "what should be done; required unless check is set"),
 			str("agent", "the agent of every role; by default those that the flow names"),
+			str("set", "the agents of single roles, as ROLE.agent=NAME, separated by spaces"),
 			str("approve", "approval policy: ask (default), sandboxed or never"),
 			str("merge", "how agents' changes are merged: auto (default), ask or keep"),
 			str("limits", "limits over the flow's, as NAME=VALUE, separated by spaces"),

@@ -30,6 +30,9 @@ func TestSearch(t *testing.T) {
 	if page := s.get("/search").body; !strings.Contains(page, "since:7d") {
 		t.Error("the empty page does not say what can be typed")
 	}
+	if page := s.get("/nothing").body; !strings.Contains(page, `action="/search" method="get"><input type="text"`) {
+		t.Error("where there is nothing, nothing can be searched for")
+	}
 	if page := s.get("/search?q=kilimanjaro").body; !strings.Contains(page, "Nothing was found in this workspace") {
 		t.Error(page)
 	}

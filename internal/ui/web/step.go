@@ -39,7 +39,7 @@ type selection struct {
 	Agents []string // agents to choose from for the fork
 	Output *output
 	activity
-	Alone bool // shown on a separate page
+	Here  address
 	Read  bool
 	whole bool // nothing is shortened
 }
@@ -117,12 +117,13 @@ func (c *selection) Key() string {
 
 // selectItem reads the selected item of a task, which a process drives or not: a step by its hash, an attempt or a
 // gate by its id.
-func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, driven bool, key string) (*selection, error) {
+func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, tl view.Timeline, driven bool,
+	key string) (*selection, error) {
 	switch {
 	case strings.HasPrefix(key, "g-"):
 		return s.selectGate(ctx, rec.Task(), key)
 	case strings.Contains(key, "."):
-		return s.selectAttempt(ctx, rec, driven, key)
+		return s.selectAttempt(ctx, rec, tl, driven, key)
 	}
 	h, err := dag.ParseHash(key)
 	if err != nil {
@@ -135,7 +136,11 @@ func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, driven boo
 	if own.Task != rec.Root.Task {
 		own = rec.Root // a step from before a manual fork
 	}
-	return s.selectStep(ctx, own, h, false)
+	c, err := s.selectStep(ctx, own, h, false)
+	if err == nil {
+		err = s.stepChanges(ctx, c, own, rec.Root, tl)
+	}
+	return c, err
 }
 
 // maxPrompt limits how much of a prompt a page shows, in bytes.
@@ -158,8 +163,8 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 		return nil, err
 	}
 	c := &selection{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
-		Outcome: view.Outcome(v.Role, v.Meta),
-		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
+		Outcome: view.Outcome(v.Role, v.Meta), Here: address{task: row.Task},
+		Task: row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
 	switch {
 	case view.FailedAction(row, v.Role, c.Outcome):
 		c.State = view.DisplayFailed
@@ -207,11 +212,6 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			return nil, err
 		}
 	}
-	if row.ID != "" {
-		if err := s.stepChanges(ctx, c, row, d); err != nil {
-			return nil, err
-		}
-	}
 	for _, h := range d.Evidence {
 		e, err := s.cfg.Reader.Evidence(ctx, h)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
@@ -224,24 +224,6 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
 	}
 	return c, nil
-}
-
-// stepChanges reads what a step of a thread changed.
-func (s *Server) stepChanges(ctx context.Context, c *selection, row store.Thread, d *thread.Detail) error {
-	from, to := d.Trees()
-	if from == to || from == "" || to == "" {
-		return nil
-	}
-	root, err := s.cfg.Store.Thread(ctx, row.Task)
-	if err != nil {
-		return err
-	}
-	var files []changedFile
-	if files, c.DiffWhy = s.patchBetween(ctx, row, from, to); len(files) > 0 {
-		c.Diff = newDiffView(files, diffOptions{id: "step", at: changesLink(row.ID, from, to), from: from, to: to,
-			remark: s.remarkOn(root)})
-	}
-	return nil
 }
 
 // A said is the text of a step, as pages show it.
@@ -284,7 +266,8 @@ func (c *selection) addItems(items []agent.Event, err error) error {
 }
 
 // selectAttempt reads an attempt without a step.
-func (s *Server) selectAttempt(ctx context.Context, rec view.TaskRecord, driven bool, id string) (*selection, error) {
+func (s *Server) selectAttempt(ctx context.Context, rec view.TaskRecord, tl view.Timeline, driven bool,
+	id string) (*selection, error) {
 	i := slices.IndexFunc(rec.Attempts, func(a store.Attempt) bool { return a.ID == id })
 	if i < 0 {
 		return nil, notFound("task %s has no attempt %q", rec.Root.ID, id)
@@ -295,7 +278,7 @@ func (s *Server) selectAttempt(ctx context.Context, rec view.TaskRecord, driven 
 			if err != nil {
 				return nil, err
 			}
-			return s.selectItem(ctx, rec, driven, h.String())
+			return s.selectItem(ctx, rec, tl, driven, h.String())
 		}
 	}
 	end := a.EndedAt
@@ -376,9 +359,19 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request, h dag.Hash) er
 	if err != nil {
 		return err
 	}
-	c.Alone = true
 	p := page{Title: c.Title, Nav: "tasks", Follow: "-", Body: c}
 	if row.ID != "" {
+		root, err := s.cfg.Store.Thread(ctx, row.Task)
+		if err != nil {
+			return err
+		}
+		_, tl, err := s.recordOf(ctx, root)
+		if err == nil {
+			err = s.stepChanges(ctx, c, row, root, tl)
+		}
+		if err != nil {
+			return err
+		}
 		if p.Crumbs, err = s.breadcrumb(ctx, row); err != nil {
 			return err
 		}

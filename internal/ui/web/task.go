@@ -33,8 +33,6 @@ const shownTabs = 4
 type taskBody struct {
 	Task         *view.Task
 	Bundle       string
-	Tabs         []tabLink
-	Tab          string
 	Gates        []gateCard
 	Over, Driven bool
 	Ours         bool     // this server drives it
@@ -52,8 +50,11 @@ type taskBody struct {
 	tabContent
 }
 
-// A tabContent is what a tab of a task shows.
+// A tabContent is the tabs, and what one of a task shows.
 type tabContent struct {
+	Here      address
+	Tabs      []tabLink
+	Tab       string
 	Result    *output
 	Evidence  proofs
 	Events    []eventLine // newest first
@@ -68,6 +69,11 @@ type tabLink struct {
 	N          int // of what it has, 0 if that is not said
 	Changes    *diffView
 	Current    bool
+}
+
+// Asks reports whether words for the task would be the answer to a question of it.
+func (b taskBody) Asks() bool {
+	return slices.ContainsFunc(b.Gates, func(g gateCard) bool { return g.G.Kind == store.GateInput })
 }
 
 // A progress is how many of a task's actions, or of its paths and calls, are done.
@@ -93,10 +99,11 @@ func newProgress(list []view.Milestone) progress {
 	return p
 }
 
-// A forking says how a task is forked.
+// A forking says what can be done with a task that has stopped, and how it is forked.
 type forking struct {
 	Publishes bool   // its changes can be committed, and a pull request opened
 	Retries   bool   // it can be retried: it has failed, is cancelled, or is blocked by a failure
+	Dismisses bool   // nobody need be told any more that it has stopped
 	Fork      string // the step that a fork continues from, "" for none
 	Inside    string // the path that it is a fork of
 }
@@ -126,7 +133,8 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request, row store.Thre
 	if err := s.fillHead(ctx, &body, rec, now); err != nil {
 		return err
 	}
-	if err := s.fillBody(ctx, &body, rec, q.Get("at"), q.Get("tab"), q.Get("state")); err != nil {
+	body.Here = address{row.ID, q.Get("at"), q.Get("tab"), q.Get("state")}
+	if err := s.fillBody(ctx, &body, rec); err != nil {
 		return err
 	}
 	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: allEvents, Body: body}
@@ -139,6 +147,8 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskReco
 	body.Dir = taskdir.At(row.Workspace, row.ID).Path()
 	body.Retries = row.Status == store.Failed || row.Status == store.Cancelled ||
 		!body.Driven && body.Task.Display.State == view.DisplayFailed
+	body.Dismisses = !body.Task.Dismissed && len(body.Gates) == 0 && (row.Status == store.Failed ||
+		!body.Driven && (row.Status == store.Blocked || body.Task.Status == view.Interrupted))
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
@@ -166,8 +176,9 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskReco
 	return nil
 }
 
-// fillBody reads the timeline, its lanes in the given state, and what is beside it: the chosen item at, or else a tab.
-func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskRecord, at, tab, state string) error {
+// fillBody reads the timeline, and what is beside it: the chosen item, or else a tab.
+func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskRecord) error {
+	at, tab := body.Here.at, body.Here.tab
 	tl, err := s.views.Timeline(ctx, rec, time.Now())
 	if err != nil {
 		return err
@@ -201,7 +212,7 @@ func (s *Server) fillBody(ctx context.Context, body *taskBody, rec view.TaskReco
 			return err
 		}
 	}
-	body.Strip, err = drawTimeline(tl, lanes, at, view.DisplayState(state))
+	body.Strip, err = drawTimeline(tl, lanes, body.Here, at)
 	return err
 }
 
@@ -217,16 +228,20 @@ func (s *Server) fillChosen(ctx context.Context, body *taskBody, rec view.TaskRe
 			return err
 		}
 	}
-	c, err := s.selectItem(ctx, rec, body.Driven, at)
+	c, err := s.selectItem(ctx, rec, tl, body.Driven, at)
 	if err != nil {
 		return err
 	}
+	c.Here = body.Here
 	body.Chosen, body.Tab = c, cmp.Or(tab, c.tab())
 	if c.Gate != nil {
 		return nil
 	}
+	here := body.Here
+	here.at = at
 	for _, name := range stepTabs {
-		link := tabLink{Text: name, Link: "/tasks/" + body.Task.ID + "?at=" + at + "&tab=" + name, Current: name == body.Tab}
+		here.tab = name
+		link := tabLink{Text: name, Link: here.String(), Current: name == body.Tab}
 		switch name {
 		case "changes":
 			link.Changes = c.Diff
@@ -245,8 +260,7 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, rec view.TaskRecor
 	row := rec.Root
 	for i, name := range tabs {
 		if i < shownTabs || name == body.Tab {
-			link := tabLink{Text: cmp.Or(tabWords[name], name), Link: "/tasks/" + row.ID + "?tab=" + name,
-				Current: name == body.Tab}
+			link := tabLink{Text: cmp.Or(tabWords[name], name), Link: body.Here.Tab(name), Current: name == body.Tab}
 			if name == "changes" && body.Changes != nil {
 				link.Changes = body.Changes.Diff
 			}

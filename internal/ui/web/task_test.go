@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,13 @@ func TestResultAndChanges(t *testing.T) {
 			}
 		}
 	}
+	filtered := s.get("/tasks/" + row.ID + "?state=done").body
+	_, rest, _ := strings.Cut(filtered, `<nav class="filter`)
+	_, rest, _ = strings.Cut(rest, "</nav>")
+	links := regexp.MustCompile(`href="/tasks/`+row.ID+`[^"]*"[^>]* data-here`).FindAllString(rest, -1)
+	if len(links) < 10 || slices.ContainsFunc(links, func(l string) bool { return !strings.Contains(l, "state=done") }) {
+		t.Errorf("links that lose the filter: %q", links)
+	}
 	for at, code := range map[string]int{"?at=x": 400, "?at=" + row.ID + ".99": 404, "?at=g-0": 404, "?tab=graph": 400} {
 		if res := s.get("/tasks/" + row.ID + at); res.code != code {
 			t.Errorf("%s: %d, want %d", at, res.code, code)
@@ -191,6 +199,39 @@ func TestResultAndChanges(t *testing.T) {
 		"No changes were recorded: that takes a Git repository.") {
 		t.Error("it does not say why no changes are known")
 	}
+}
+
+// TestMessageIsNoAnswer checks that words for the agents are not asked for where they would answer a question.
+func TestMessageIsNoAnswer(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	s := h.open("")
+	for yaml, offered := range map[string]bool{asking: false, gated: true} {
+		row := h.run(yaml, "x")
+		lease, err := h.store.Acquire(t.Context(), row.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release()
+		if strings.Contains(s.get("/tasks/"+row.ID).body, `data-key="message"`) != offered {
+			t.Errorf("a message is to be offered: %t", offered)
+		}
+	}
+}
+
+// TestLinkAway follows a link of a timeline to another page: it is not drawn in the place of the task's.
+func TestLinkAway(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "x")
+	b := h.open("").browse()
+	b.visit("/tasks/" + row.ID)
+	js[int](b, `(document.querySelector(".names a").setAttribute("href", "/threads/`+row.ID+`"), window.mark = 1)`)
+	b.do(chromedp.Click(chromedp.CSS(".names a")))
+	b.leaves("/tasks/" + row.ID)
+	if js[bool](b, "window.mark === 1") {
+		t.Error("it is drawn in place")
+	}
+	js[bool](b, "history.back() === undefined")
+	b.leaves("/threads/" + row.ID)
 }
 
 // TestWorktreesThatStay checks that the page of a task names them.

@@ -81,8 +81,8 @@ var templateFuncs = template.FuncMap{
 	"tokenSum":  func(u view.Usage) int64 { return u.InputTokens + u.OutputTokens },
 	"attemptN":  attemptN,
 	"question":  view.Question,
-	"strip": func(g gateCard, chosen *gateCard) gateStrip {
-		return gateStrip{g, chosen != nil && chosen.G.ID == g.G.ID}
+	"strip": func(g gateCard, b taskBody) gateStrip {
+		return gateStrip{g, b.Gate != nil && b.Gate.G.ID == g.G.ID, b.Here.Item(g.G.ID)}
 	},
 	"prose": func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request, row store.Th
 		Plans        map[int]*planCard
 		From         crumb  // what it was forked from
 		By           string // the instance that makes its steps
-		Ended        bool
+		Ended, Asks  bool   // words for it would answer its question
 		Said         string // why this server stopped working on the task
 		Why          string // why it is blocked, has failed or was cancelled
 	}{By: speaker(row), Ended: row.Ended(), Said: s.stopped(row.Root), V: v, Name: threadName(row), Count: row.Steps,
@@ -53,6 +54,13 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request, row store.Th
 		}
 		body.Plans[st.N] = parsePlan(strings.TrimSpace(st.Text))
 	}
+	open, err := s.views.Gates(ctx, view.GateFilter{Task: row.Task, State: store.GateOpen})
+	if err != nil {
+		return err
+	}
+	body.Asks = slices.ContainsFunc(open, func(g store.Gate) bool {
+		return g.Thread == row.ID && g.Kind == store.GateInput
+	})
 	body.Whole = len(v.Steps) == row.Steps
 	end := row.EndedAt
 	switch {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -112,10 +111,10 @@ func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 // rowMiddle returns the vertical position of a lane's line.
 func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
 
-// drawTimeline lays out a timeline: all lanes, or those in a state. chosen is the key of the selected item.
-func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.DisplayState) (timelineSVG, error) {
+// drawTimeline lays out a timeline for the page at an address. chosen is the key of the selected item.
+func drawTimeline(tl view.Timeline, texts laneTexts, here address, chosen string) (timelineSVG, error) {
 	d := timelineSVG{Live: tl.Live, Cut: tl.Cut, All: len(tl.Lanes)}
-	if err := d.filter(&tl, state); err != nil {
+	if err := d.filter(&tl, here); err != nil {
 		return d, err
 	}
 	d.Height = len(tl.Lanes) * laneTall
@@ -150,7 +149,7 @@ func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.D
 		placeLabels(lane.Items)
 		for k := range lane.Items {
 			one := &lane.Items[k]
-			one.Link = "/tasks/" + tl.Task + "?at=" + one.Key + "#chosen"
+			one.Link = here.Item(one.Key)
 			one.Chosen = one.Key == chosen
 			lane.Chosen = lane.Chosen || one.Chosen
 			if one.Shape == "bar" { // the last one stands for the lane
@@ -167,8 +166,9 @@ func drawTimeline(tl view.Timeline, texts laneTexts, chosen string, state view.D
 	return d, nil
 }
 
-// filter counts lanes by state, and removes those that are in another one.
-func (d *timelineSVG) filter(tl *view.Timeline, state view.DisplayState) error {
+// filter counts lanes by state, and removes those that are in another one than the address says.
+func (d *timelineSVG) filter(tl *view.Timeline, here address) error {
+	state := view.DisplayState(here.state)
 	states := []view.DisplayState{view.DisplayNeedsYou, view.DisplayFailed, view.DisplayRunning, view.DisplayDone,
 		view.DisplayQueued, view.DisplayCancelled}
 	if state != "" && !slices.Contains(states, state) {
@@ -186,12 +186,10 @@ func (d *timelineSVG) filter(tl *view.Timeline, state view.DisplayState) error {
 			now[i], lanes = len(lanes), append(lanes, l)
 		}
 	}
-	at := "/tasks/" + tl.Task
-	d.States = append(d.States, laneCount{N: len(tl.Lanes), Link: at, Current: state == ""})
+	d.States = append(d.States, laneCount{N: len(tl.Lanes), Link: here.lanes(""), Current: state == ""})
 	for _, one := range states {
 		if counts[one] > 0 || one == state {
-			d.States = append(d.States,
-				laneCount{one, counts[one], at + "?state=" + url.QueryEscape(string(one)), one == state})
+			d.States = append(d.States, laneCount{one, counts[one], here.lanes(string(one)), one == state})
 		}
 	}
 	var links []view.Link

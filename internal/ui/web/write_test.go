@@ -47,16 +47,25 @@ func TestDraft(t *testing.T) {
 	b := h.open("").browse()
 	b.visit("/chats/" + row.ID)
 	b.shows("live")
-	b.do(chromedp.SetValue(chromedp.CSS("#say textarea"), "half a thought"))
+	b.do(chromedp.Focus(chromedp.CSS("#say textarea")), chromedp.SetValue(chromedp.CSS("#say textarea"), "half a thought"))
+	js[bool](b, `document.activeElement.setSelectionRange(2, 5) === undefined`)
+	goesOn := func() {
+		t.Helper()
+		if at := js[string](b, `(() => { const on = document.activeElement; return on.matches("#say textarea") ? on.selectionStart + " " + on.selectionEnd : on.nodeName; })()`); at != "2 5" {
+			t.Errorf("who writes is at %s", at)
+		}
+	}
 	lease, err := h.store.Acquire(t.Context(), row.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.emit(row, 1, "task.updated")
 	b.shows("Running in another process.")
+	goesOn()
 	lease.Release()
 	h.emit(row, 1, "task.updated")
-	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")))
+	b.waits(`document.querySelector("main").innerText.includes("End this conversation")`)
+	goesOn()
 	if got := js[string](b, `document.querySelector("#say textarea").value`); got != "half a thought" {
 		t.Errorf("what was written is %q now", got)
 	}
@@ -102,6 +111,60 @@ func TestUnseen(t *testing.T) {
 	b.shows("Result")
 	h.emit(row, 1, "task.updated")
 	b.shows("live")
+}
+
+// again has a page asked for once more, and waits until it is drawn.
+func (b *browser) again() {
+	b.t.Helper()
+	js[bool](b, `performance.clearMeasures() === undefined && document.dispatchEvent(new Event("plait:again"))`)
+	b.waits(`performance.getEntriesByName("plait-update").length > 0`)
+}
+
+// TestFocusStays draws a page on which a row above the focus is gone.
+func TestFocusStays(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	h.run(asking, "one")
+	h.run(asking, "two")
+	b := h.open("").browse()
+	b.visit("/tasks")
+	js[bool](b, `(() => { const rows = document.querySelectorAll("tr[data-row]"), to = document.cloneNode(true);
+		to.querySelector("tr[data-row]").remove();
+		window.fetch = async () => new Response(to.documentElement.outerHTML);
+		window.box = rows[1].querySelector("input");
+		box.focus();
+		return true; })()`)
+	b.again()
+	if n := js[int](b, `document.querySelectorAll("tr[data-row]").length`); n != 1 || !js[bool](b, "document.activeElement === box") {
+		t.Errorf("%d rows, and the focus is at %s", n, js[string](b, "document.activeElement.nodeName"))
+	}
+}
+
+// TestCommentIsNoHint writes about a line: other forms that are sent to the same address do not have the words.
+func TestCommentIsNoHint(t *testing.T) {
+	h := newHouse(t, map[string]scripted{})
+	row := h.rewrites(map[string]string{"a.txt": "one\n"}, map[string]string{"a.txt": "two\n"}, "failed")
+	b := h.open("").browse()
+	b.visit("/tasks/" + row.ID + "?tab=changes")
+	js[string](b, `(document.querySelector('td.add a[data-line="1"]').click(), "")`)
+	b.waits(`document.activeElement.matches(".writing textarea")`)
+	js[string](b, `document.activeElement.value = "Why?"`)
+	b.again()
+	if got := js[string](b, `document.querySelector("[data-key=retry] textarea").value`); got != "" {
+		t.Errorf("the hint is %q", got)
+	}
+	if got := js[string](b, `document.activeElement.value`); got != "Why?" {
+		t.Errorf("the comment is %q", got)
+	}
+}
+
+// TestLargePrompt starts a task with more text than a request has that outlives its page.
+func TestLargePrompt(t *testing.T) {
+	b := newHouse(t, gatedAgents()).open("").browse()
+	b.visit("/new")
+	js[string](b, `(document.querySelector("#new [name=prompt]").value = "x".repeat(100000), document.querySelector("#new button.yes").click(), "")`)
+	if at := b.leaves("/new"); len(at) != len("/tasks/")+26 {
+		t.Errorf("it leads to %s", at)
+	}
 }
 
 // TestHelp checks that the keys are listed, and have no effect while the list is open.

@@ -168,6 +168,9 @@ func threadQuery(f store.ThreadFilter) query {
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
 	among(&q, "status", f.Statuses)
+	if f.Ended > 0 {
+		q.and("(ended = 0 OR ended >= ?)", f.Ended)
+	}
 	q.prefixed(f.Prefix)
 	order, beyond := " ORDER BY id", "id > ?"
 	if f.Newest {

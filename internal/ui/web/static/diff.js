@@ -130,8 +130,8 @@
     }
     const use = e.target.closest("form.remark [data-use]");
     if (use) {
-      const into = use.closest("section.asked, [data-answer]"), text = into && into.querySelector('form.answer [name="text"]');
-      if (!text || !form.reportValidity()) return;
+      const text = use.closest("section.asked").querySelector('form.answer :is(input, textarea)[name="text"]');
+      if (!form.reportValidity()) return;
       text.value = (text.value ? text.value + "\n\n" : "") + form.elements.about.value + "\n> " + form.dataset.line + "\n" + form.elements.text.value;
       close();
       text.focus();

@@ -5,8 +5,9 @@
   const main = () => document.querySelector("main");
   const live = document.getElementById("live");
 
-  // Draw what came in the place of what is there, and keep what a person has open or writes.
-  const key = (n) => n.nodeType === 1 ? (n.id || n.dataset.key || "") : "";
+  // Draw what came in the place of what is there, and keep what a person has open or writes. A question that is another
+  // one now is drawn anew.
+  const key = (n) => n.nodeType === 1 ? (n.id || n.dataset.key || "") + (n.dataset.digest || "") : "";
   function draw(from, to) {
     if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName || key(from) !== key(to)) {
       from.replaceWith(to.cloneNode(true));
@@ -19,17 +20,26 @@
     if (from.isEqualNode(to)) return;
     if (from.contains(document.activeElement) && from.matches("input,textarea,select")) return;
     if (from.matches("form .said, [data-kept]") || from.matches("form button") && from.disabled) return;
-    if (from.nodeName === "BUTTON") { from.replaceWith(to.cloneNode(true)); return; } // a focused one must not come to do something else
+    if (from.nodeName === "BUTTON") { // a focused one must not come to do something else
+      const other = to.cloneNode(true);
+      if (from.matches("[data-unseen]:enabled")) { other.disabled = false; other.removeAttribute("title"); }
+      if (!from.isEqualNode(other)) from.replaceWith(to.cloneNode(true));
+      return;
+    }
     const kept = (a) => from.nodeName === "DETAILS" && a.name === "open";
     for (const a of [...from.attributes]) if (!to.hasAttribute(a.name) && !kept(a)) from.removeAttribute(a.name);
     for (const a of to.attributes) if (!kept(a) && from.getAttribute(a.name) !== a.value) from.setAttribute(a.name, a.value);
     if (from.matches("textarea,input") && from.value !== "") return;
-    const old = new Map();
-    for (const n of from.childNodes) if (key(n)) old.set(key(n), n);
+    const old = new Map(), stay = new Set([...to.childNodes].map(key));
+    for (const n of [...from.childNodes]) { // what goes, goes first: what stays need not be moved, which takes its focus
+      if (key(n) && stay.has(key(n))) old.set(key(n), n);
+      else if (key(n)) n.remove();
+    }
     let at = from.firstChild;
     for (const n of to.childNodes) {
       const known = key(n) && old.get(key(n));
       if (known) {
+        while (at && at !== known && at.nodeType === 3) at = gone(at); // space around what went
         if (known !== at) from.insertBefore(known, at); else at = at.nextSibling;
         draw(known, n);
       } else if (at && !key(at)) {
@@ -40,21 +50,34 @@
         from.insertBefore(n.cloneNode(true), at);
       }
     }
-    while (at) {
-      const next = at.nextSibling;
-      at.remove();
-      at = next;
-    }
+    while (at) at = gone(at);
+  }
+  function gone(n) {
+    const next = n.nextSibling;
+    n.remove();
+    return next;
   }
 
   const busy = new WeakSet(); // forms that are being sent: keys can send one whose buttons cannot be pressed
 
   // What somebody writes outlives its form: it comes back when the form does.
   const drafts = new Map();
-  const draft = (f) => f.form.dataset.api + " " + (f.form.elements.at ? f.form.elements.at.value : "") + " " + f.name;
+  const draft = (f) => [f.form.dataset.api, ...["at", "about"].map((n) => f.form.elements[n] ? f.form.elements[n].value : ""), f.name].join(" ");
   const written = () => main().querySelectorAll("form[data-api] textarea, form[data-api] input[type=text]");
   function keep() { for (const f of written()) if (busy.has(f.form)) continue; else if (f.value) drafts.set(draft(f), f.value); else drafts.delete(draft(f)); }
   function bring() { for (const f of written()) if (!f.value && drafts.has(draft(f))) f.value = drafts.get(draft(f)); }
+
+  // Who writes goes on where their field is drawn anew.
+  function redraw(to) {
+    const on = document.activeElement, at = on.form && on.form.dataset.api && on.matches("textarea, input[type=text]") && draft(on);
+    const part = at && [on.selectionStart, on.selectionEnd, on.selectionDirection];
+    keep();
+    draw(main(), to);
+    bring();
+    const now = at && document.activeElement !== on && [...written()].find((f) => draft(f) === at);
+    if (now) { now.focus({ preventScroll: true }); now.setSelectionRange(...part); }
+    look();
+  }
 
   let asking = false, again = false;
   async function refresh() {
@@ -66,7 +89,7 @@
       if (r.ok) {
         const doc = new DOMParser().parseFromString(await r.text(), "text/html");
         const low = innerHeight + scrollY >= document.body.scrollHeight - 80;
-        if (doc.querySelector("main")) { keep(); draw(main(), doc.querySelector("main")); bring(); look(); }
+        if (doc.querySelector("main")) redraw(doc.querySelector("main"));
         if (low) toTail();
         performance.clearMeasures();
         performance.measure("plait-update", { start: begun });
@@ -141,18 +164,20 @@
     const button = e.target.closest("form button[type=button][data-api]");
     if (button && e.detail < 2) send(button.form, button);
   });
-  // An answer is held for five seconds, in which it can be taken back. Another answer sends it, and so does leaving.
+  // An answer is held for five seconds, in which it can be taken back. Another answer to the same question replaces it;
+  // one to another question sends it, and so does leaving.
   let held = null;
-  function hold(what) {
-    if (held) held(true);
+  function hold(what, question) {
+    if (held) held.end(held.question !== question);
     return new Promise((done) => {
-      const end = (sent) => { clearTimeout(timer); held = null; tell(""); done(sent); };
+      const end = (sent) => { clearTimeout(timer); held = null; line("held", ""); done(sent); };
       const timer = setTimeout(end, 5000, true);
-      held = end;
-      tell(what + ". Sent in five seconds.", () => end(false));
+      held = { question, end };
+      tell("");
+      line("held", what + ". Sent in five seconds.", "Undo (Esc)", () => end(false));
     });
   }
-  addEventListener("pagehide", () => { if (held) held(true); });
+  addEventListener("pagehide", () => { if (held) held.end(true); });
 
   async function send(form, button) {
     if (busy.has(form)) return;
@@ -166,13 +191,17 @@
     busy.add(form);
     if (!bare) for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
     buttons.forEach((b) => { b.disabled = true; });
-    const path = button && button.dataset.api || form.dataset.api;
-    if (path.startsWith("/api/v1/gates/") && !await hold((button || form.querySelector("button")).textContent)) {
+    const path = button && button.dataset.api || form.dataset.api, json = JSON.stringify(body);
+    const put = () => { for (const f of form.querySelectorAll("textarea, input[type=text]")) if (f.value) drafts.set(draft(f), f.value); };
+    const gate = path.match(/^\/api\/v1\/gates\/[^/]*/);
+    if (gate && !await hold((button || form.querySelector("button")).textContent, gate[0])) {
+      put();
+      bring();
       free();
       return;
     }
-    try {
-      const r = await fetch(path, { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    try { // an answer may be sent while the page is left, which takes fewer than 64 KiB
+      const r = await fetch(path, { method: "POST", keepalive: gate !== null && json.length < 1 << 14, headers: { "Content-Type": "application/json" }, body: json });
       const text = await r.text();
       let v;
       try { v = JSON.parse(text); } catch { throw new Error(text || r.statusText); }
@@ -184,7 +213,7 @@
       tell(v.data.summary || form.dataset.done);
       soon();
     } catch (err) {
-      for (const f of form.querySelectorAll("textarea, input[type=text]")) if (f.value) drafts.set(draft(f), f.value);
+      put();
       if (form.isConnected && said) { said.textContent = err.message; said.classList.remove("good"); }
       else { tell(err.message); bring(); } // its place was taken meanwhile
     }
@@ -192,27 +221,29 @@
   }
 
   // What became of the last thing that was done: it stays until it is closed, or the next one is done.
-  function tell(text, undo) {
-    const notice = document.getElementById("notice");
-    notice.textContent = "";
+  function tell(text) { line("told", text, "Close", () => tell("")); }
+  function line(id, text, label, act) {
+    const place = document.getElementById(id);
+    place.textContent = "";
     if (!text) return;
-    const p = notice.appendChild(document.createElement("p")), close = document.createElement("button");
+    const p = place.appendChild(document.createElement("p")), button = document.createElement("button");
     p.appendChild(document.createElement("span")).textContent = text;
-    close.type = "button";
-    close.textContent = undo ? "Undo" : "✕";
-    if (!undo) close.setAttribute("aria-label", "Close");
-    close.addEventListener("click", undo || (() => { notice.textContent = ""; }));
-    p.appendChild(close);
+    button.type = "button";
+    button.textContent = label;
+    button.addEventListener("click", act);
+    p.appendChild(button);
   }
 
-  // A key answers only what was seen to its end, unchanged and on the screen for a second. The form is its end.
+  // A key answers only what was seen to its end, unchanged and on the screen for a second. The form is its end, once all
+  // lines of the change before it are there.
   const looked = new Map();
   function look() {
     for (const card of document.querySelectorAll(".asked[data-digest]")) {
       const id = card.id + card.dataset.digest, form = card.querySelector("form.answer");
       if (!looked.has(id) || document.hidden) looked.set(id, { since: performance.now(), end: false });
       const at = form && form.getBoundingClientRect(), around = card.parentElement.getBoundingClientRect();
-      if (at && at.height && at.bottom > 0 && at.top < Math.min(innerHeight, around.bottom)) looked.get(id).end = true;
+      const whole = !card.querySelector(":scope > .change :is(.lines[data-load], [data-rest])");
+      if (whole && at && at.height && at.bottom > 0 && at.top < Math.min(innerHeight, around.bottom)) looked.get(id).end = true;
       if (looked.get(id).end) for (const b of card.querySelectorAll("[data-unseen]:disabled")) if (!busy.has(b.form)) { b.disabled = false; b.removeAttribute("title"); }
     }
   }
@@ -231,7 +262,7 @@
       return;
     }
     const seen = looked.get(card.id + card.dataset.digest), button = card.querySelector(`[data-key-of=${key}]`);
-    if (!button || button.disabled) return;
+    if (!button || busy.has(button.form)) return;
     if (!seen || !seen.end) tell("Look at all of it first: a key counts once its end was on the screen.");
     else if (performance.now() - seen.since < 1000) tell("It was on the screen for less than a second. Press again.");
     else button.click();
@@ -268,6 +299,7 @@
   document.addEventListener("keydown", (e) => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && e.target.matches("[data-send]")) { e.preventDefault(); e.target.form.requestSubmit(); return; }
     if (e.key === "Enter" && !e.shiftKey && !e.isComposing && e.target.matches("[data-enter]")) { e.preventDefault(); if (e.target.value.trim()) e.target.form.requestSubmit(); return; }
+    if (e.key === "Escape" && held && !document.querySelector("dialog[open]")) { e.preventDefault(); held.end(false); return; }
     if (e.ctrlKey || e.metaKey || e.altKey || keys.open || e.target.matches("input,textarea,select")) { before = ""; return; }
     if (e.key === "?") { keys.showModal(); return; }
     const go = { i: "/", t: "/tasks", c: "/chats", f: "/flows", n: "/new" };

@@ -46,13 +46,14 @@
   document.addEventListener("dragstart", (e) => { if (e.target.closest && e.target.closest(".plot")) e.preventDefault(); });
 
   // What is chosen, a tab and a filter stand in the address, and the page is drawn anew with it.
+  const leads = (a) => new URL(a.getAttribute("href"), location.href); // a link in a drawing has no pathname
   function choose(a) {
     history.pushState(null, "", a.getAttribute("href").replace("#chosen", ""));
     for (const o of items()) { o.classList.toggle("chosen", o === a); o.setAttribute("tabindex", o === a ? "0" : "-1"); }
     const beside = document.querySelector(".beside > .content");
     if (beside) beside.scrollTop = 0;
     again();
-    if (pane() && matchMedia("(max-width: 71.99rem)").matches && a.hash === "#chosen") document.getElementById("chosen").scrollIntoView();
+    if (pane() && matchMedia("(max-width: 71.99rem)").matches && leads(a).hash === "#chosen") document.getElementById("chosen").scrollIntoView();
   }
   addEventListener("popstate", () => { if (document.querySelector(".panes")) again(); });
   document.addEventListener("click", (e) => {
@@ -62,7 +63,7 @@
     if (verify && !e.ctrlKey && !e.metaKey && !e.shiftKey) { e.preventDefault(); check(verify); return; }
     const a = e.target.closest("[data-here]");
     for (const d of document.querySelectorAll(".drop[open]")) if (a || !d.contains(e.target)) d.open = false;
-    if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button || leads(a).pathname !== location.pathname) return;
     e.preventDefault();
     if (!moved) { a.focus({ preventScroll: true }); choose(a); }
   });
