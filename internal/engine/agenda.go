@@ -37,15 +37,6 @@ type node struct {
 	below   []*node // the newest threads of the fork's paths, in its order, or the child
 }
 
-// gateState is the state of the gate that a blocked thread waits at.
-type gateState int
-
-const (
-	noGate gateState = iota
-	gateOpen
-	gateAnswered
-)
-
 // moves are the next moves for the threads of a task. Those in the fields before Agenda need neither an agent
 // nor files.
 type moves struct {
