@@ -155,7 +155,9 @@ turns:
 			y.req.Access, y.req.Home = tt.access, filepath.Join(record, "agents", "task")
 			res := y.works(t, l.agent)
 			contains(t, "the answer", string(res.Output), tt.says)
-			if out := string(res.Output); strings.Contains(out, "secret") || strings.Contains(out, "2026") {
+			// Sessions are listed by year; the names of directories made for tests may have its digits.
+			out := strings.NewReplacer(record, "", place, "").Replace(string(res.Output))
+			if strings.Contains(out, "secret") || strings.Contains(out, time.Now().Format("2006")) {
 				t.Errorf("the record or a session was read: %s", out)
 			}
 			at := filepath.Join(y.req.Home, "codex", helpers)
