@@ -130,14 +130,12 @@ func memoryLimit() string {
 	return text.Size(least)
 }
 
-// teamDirs returns where a worker and its agents write: each is there, or will be made there.
+// teamDirs returns where a worker and all its agents write: each is there, or will be made there. A task in a directory
+// of the configuration that this worker may not write is given back; others are not concerned.
 func (a *app) teamDirs(home string) (dirs []string) {
 	all := []string{home, os.TempDir(), config.ScratchDir()}
 	if a.place != nil {
 		all = slices.Insert(all, 1, a.place.Dir())
-	}
-	if set, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // else the settings are what is wrong
-		all = append(all, set.Team.V.Directories...)
 	}
 	for _, dir := range all {
 		for !exists(dir) && filepath.Dir(dir) != dir {

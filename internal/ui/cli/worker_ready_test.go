@@ -107,23 +107,14 @@ func TestKeyOfAWorker(t *testing.T) {
 	}
 }
 
-// A worker looks at all disks that it and its agents write to.
+// A worker looks at all disks that it and all its agents write to.
 func TestTeamDirs(t *testing.T) {
-	home, tmp, cache, data := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	home, tmp, cache := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Cleanup(xdg.Reload) // once the variables are as before
-	for name, value := range map[string]string{"TMPDIR": tmp, "XDG_CACHE_HOME": cache, "XDG_CONFIG_HOME": home} {
-		t.Setenv(name, value)
-	}
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("XDG_CACHE_HOME", cache)
 	xdg.Reload()
-	if err := os.Mkdir(filepath.Join(home, "plait"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	settings := []byte("team: {directories: [" + data + "]}\n")
-	if err := os.WriteFile(filepath.Join(home, "plait", "config.yaml"), settings, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := &app{getenv: func(string) string { return "" }}
-	if got := a.teamDirs(home); !slices.Equal(got, []string{home, tmp, cache, data}) {
+	if got := (&app{}).teamDirs(home); !slices.Equal(got, []string{home, tmp, cache}) {
 		t.Errorf("it looks at %q", got)
 	}
 }
