@@ -185,6 +185,9 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
 	among(&q, "status", f.Statuses)
+	if f.Ended > 0 {
+		q.and("(convert_from(row, 'UTF8')::json->'row'->>'endedAt')::bigint NOT BETWEEN 1 AND ?::bigint", f.Ended-1)
+	}
 	q.prefixed(f.Prefix)
 	order, beyond := " ORDER BY id", "id > ?"
 	if f.Newest {
