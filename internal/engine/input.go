@@ -24,8 +24,11 @@ type inputTarget struct {
 
 // target returns where a person's input to a task goes: to the open question if there is exactly one, otherwise
 // to the thread meant, by default the task's own. rows are those of the task, its own first; open are its open
-// gates. Errors match attempt.ErrUsage.
-func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, error) {
+// gates. A comment is about lines, and answers no question. Errors match attempt.ErrUsage.
+func target(rows []store.Thread, open []store.Gate, meant string, comment bool) (inputTarget, error) {
+	if comment {
+		open = nil
+	}
 	var asking []inputTarget
 	for _, row := range rows {
 		asks, ok := waitsForInput(row, open)
@@ -107,8 +110,8 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 }
 
 // CheckInput returns why a task cannot take a person's input now. meant names a thread of it, or is "". If
-// driven is set, the task has a driver, and input that cannot be delivered immediately waits. A comment on lines
-// answers no question. Errors match attempt.ErrUsage.
+// driven is set, the task has a driver, and input that cannot be delivered immediately waits. Errors match
+// attempt.ErrUsage.
 func (e *Engine) CheckInput(ctx context.Context, task, meant string, comment, driven bool) error {
 	rows, err := thread.Subtree(ctx, e.cfg.Store, task)
 	if err != nil {
@@ -118,10 +121,7 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, comment, dr
 	if err != nil {
 		return fmt.Errorf("read the gates of task %s: %w", task, err)
 	}
-	if comment {
-		open = nil
-	}
-	to, err := target(rows, open, meant)
+	to, err := target(rows, open, meant, comment)
 	switch {
 	case err == nil && meant != "" && to.row.ID != meant:
 		return attempt.Usage("thread %s has ended", meant)

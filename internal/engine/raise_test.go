@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 // request asks for a task to be resumed.
@@ -82,10 +83,11 @@ func TestRaisedBeyondUse(t *testing.T) {
 	}
 }
 
-// A limit that a person allows to be exceeded is doubled once, even if Plait is killed meanwhile.
-func TestRaisedOnce(t *testing.T) {
+// allowed makes a task that has reached its limit, and is to be resumed. approval is a person's that it may go on.
+func allowed(t *testing.T) (s *mem.Store, engine func() *Engine, row store.Thread, approval string) {
+	t.Helper()
 	text := strings.Replace(housetest.TwoSteps("read"), "name: test\n", "name: test\nlimits: {maxAttempts: 1}\n", 1)
-	s, engine, row := setUpFlow(t, text, finish)
+	s, engine, row = setUpFlow(t, text, finish)
 	ctx := t.Context()
 	if now, err := engine().Run(ctx, row.ID); err != nil || now.Status != store.Blocked {
 		t.Fatalf("%+v, %v", now, err)
@@ -99,6 +101,13 @@ func TestRaisedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	request(t, s, row, Resumption{})
+	return s, engine, row, open[0].ID
+}
+
+// A limit that a person allows to be exceeded is doubled once, even if Plait is killed meanwhile.
+func TestRaisedOnce(t *testing.T) {
+	s, engine, row, approval := allowed(t)
+	ctx := t.Context()
 	cfg := engine().cfg
 	cfg.Store = diesOfUse{s}
 	if _, err := New(cfg).Reconcile(ctx, row.ID); !errors.Is(err, errKilled) {
@@ -114,35 +123,22 @@ func TestRaisedOnce(t *testing.T) {
 	if o, err := record.OptionsOf(now); err != nil || o.Limits.MaxAttempts != 2 {
 		t.Errorf("a limit of 1, doubled once, is %d, %v", o.Limits.MaxAttempts, err)
 	}
-	if g, err := gates.Gate(ctx, open[0].ID); err != nil || g.UsedAt == 0 {
+	if g, err := s.Gate(ctx, approval); err != nil || g.UsedAt == 0 {
 		t.Errorf("the approval is not used: %+v, %v", g, err)
 	}
 }
 
 // A limit that was allowed to be exceeded before answers had to be signed is asked about again.
 func TestRaiseMustBeSigned(t *testing.T) {
-	text := strings.Replace(housetest.TwoSteps("read"), "name: test\n", "name: test\nlimits: {maxAttempts: 1}\n", 1)
-	s, engine, row := setUpFlow(t, text, finish)
+	s, engine, row, _ := allowed(t)
 	ctx := t.Context()
-	if now, err := engine().Run(ctx, row.ID); err != nil || now.Status != store.Blocked {
-		t.Fatalf("%+v, %v", now, err)
-	}
-	gates := gate.New(gate.Config{Store: s})
-	open, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen})
-	if err != nil || len(open) != 1 {
-		t.Fatalf("%+v, %v", open, err)
-	}
-	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
-		t.Fatal(err)
-	}
-	request(t, s, row, Resumption{})
 	cfg := engine().cfg
 	cfg.Signing = &gate.Signing{Counts: func(context.Context, ssh.PublicKey, time.Time) error { return nil }}
 	now, err := New(cfg).Run(ctx, row.ID)
 	if err != nil || now.Status != store.Blocked || now.Reason.Kind != store.ReasonLimit {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	if again, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen}); err != nil || len(again) != 1 {
+	if again, err := s.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen}); err != nil || len(again) != 1 {
 		t.Errorf("open questions: %+v, %v", again, err)
 	}
 }

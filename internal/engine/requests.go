@@ -36,12 +36,8 @@ func (e *Engine) applyRequests(ctx context.Context, root store.Thread, held *own
 		if w.Kind != store.RequestInput {
 			continue
 		}
-		asked := open
-		if w.Via == thread.SourceComment {
-			asked = nil // it is about lines, and answers no question
-		}
 		// A request that has no thread to go to stays open.
-		if to, err := target(rows, asked, w.Thread); err == nil {
+		if to, err := target(rows, open, w.Thread, w.Via == thread.SourceComment); err == nil {
 			if taken, err := e.applyInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
 			}

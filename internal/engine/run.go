@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -107,15 +108,12 @@ func (r *run) drive() error {
 	}
 }
 
-// maxNap is how long a run waits before it looks at the clock again: timers stop while a machine sleeps.
-const maxNap = time.Minute
-
 // await returns when there is reason to look again. Waiting does not count as work, except for threads told to
 // stop, which report soon.
 func (r *run) await(a Agenda) {
 	var clock <-chan time.Time
 	if a.RecheckAfter != 0 {
-		timer := time.NewTimer(min(a.RecheckAfter, maxNap))
+		timer := time.NewTimer(min(a.RecheckAfter, gate.MaxNap))
 		defer timer.Stop()
 		clock = timer.C
 	}

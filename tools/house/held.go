@@ -9,9 +9,9 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {114_160, "proof, screens, search, forges and agents of other programs came; there are several ways " +
+	"lines of code": {114_150, "proof, screens, search, forges and agents of other programs came; there are several ways " +
 		"to do one thing: to read definitions, to draw texts, to run agent programs"},
-	"engine+app": {24_340, "attest, blame, bisect and forge are rooms of app; a process drives by a loop of its own and a " +
+	"engine+app": {24_320, "attest, blame, bisect and forge are rooms of app; a process drives by a loop of its own and a " +
 		"team by a queue: decision 0019"},
 	"run: hops": {65, "four hops only pass on (OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
 		"others decide, keep or make something, and to join them would make longer functions"},

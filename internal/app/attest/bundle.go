@@ -11,7 +11,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 
@@ -78,11 +77,7 @@ func sums(export *zip.Reader) ([]byte, error) {
 // files. export is that of the task, nil for a bundle without its record.
 func NewBundle(s *Statement, checkpoint []byte, entries *Entries, export *zip.Reader) (b Bundle, err error) {
 	b = Bundle{Checkpoint: checkpoint, Record: export}
-	b.Entries, err = dag.MarshalWithin(entries, math.MaxInt)
-	if err == nil && len(b.Entries) > maxEntries {
-		err = fmt.Errorf("more than %d bytes", maxEntries)
-	}
-	if err != nil {
+	if b.Entries, err = dag.MarshalWithin(entries, maxEntries); err != nil {
 		return b, fmt.Errorf("write entries: %w", err)
 	}
 	if export != nil {

@@ -137,15 +137,12 @@ func (o *opened) record() (Record, error) {
 	return r, err
 }
 
-// maxRows is how many rows of a kind are read.
-const maxRows = 100_000
-
 func rows[T any](o *opened, name string, into *[]T) error {
 	data, err := o.read(name, 64<<20)
 	if err != nil {
 		return err
 	}
-	err = transfer.List(bytes.NewReader(data), maxRows, func(row T) error {
+	err = transfer.List(bytes.NewReader(data), transfer.MaxRows, func(row T) error {
 		*into = append(*into, row)
 		return nil
 	})

@@ -102,8 +102,8 @@ func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error
 }
 
 const (
-	maxAnswer   = 1 << 20  // tokens reserved for an answer, whatever a request allows
-	usualAnswer = 32 << 10 // tokens reserved for the answer to a request that does not limit it
+	maxAnswer   = 1 << 20  // most tokens that are reserved for an answer, whatever the request allows
+	usualAnswer = 32 << 10 // tokens that are reserved for it if the request sets no limit
 )
 
 // estimate reserves what a request may use: as many tokens per byte as the previous request turned out to have,

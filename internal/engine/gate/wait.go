@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// maxNap is how long Wait trusts its timer: timers stop while a machine sleeps, but the clock does not.
-const maxNap = time.Minute
+// MaxNap is how long a timer is trusted: timers stop while a machine sleeps, but the clock does not.
+const MaxNap = time.Minute
 
 // Wait returns the gate once it is no longer open: any process has answered it, or it has timed out. If ctx
 // ends, Wait returns ctx's error and leaves the gate unchanged. The error matches store.ErrNotFound if there is
@@ -32,7 +32,7 @@ func (s *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, err
 	if g.ExpiresAt == 0 {
 		return s.cfg.Store.Wait(ctx, pos)
 	}
-	nap := min(time.UnixMilli(g.ExpiresAt).Sub(s.cfg.Now()), maxNap)
+	nap := min(time.UnixMilli(g.ExpiresAt).Sub(s.cfg.Now()), MaxNap)
 	timed, cancel := context.WithTimeout(ctx, nap)
 	defer cancel()
 	last, err := s.cfg.Store.Wait(timed, pos)

@@ -17,6 +17,12 @@ import (
 // and to an object that was redacted, "object HASH", the SHA-256 of what is kept.
 type Proof map[string]dag.Hash
 
+// What proofs say of other things than rows begins with these words.
+const (
+	ProofEvent  = "event "
+	ProofObject = "object "
+)
+
 // ReadProof returns what the proof of an event says, nothing if there is none or it cannot be read.
 func ReadProof(data json.RawMessage) Proof {
 	var p Proof
@@ -82,9 +88,9 @@ func (b *Batch) Prove() {
 	}
 	for i := range b.Redact.Events {
 		e := &b.Redact.Events[i]
-		add(fmt.Sprint("event ", e.Pos), dag.Sum(e.Payload), e.Task, "", "")
+		add(fmt.Sprint(ProofEvent, e.Pos), dag.Sum(e.Payload), e.Task, "", "")
 	}
-	name := func(o *Object) { add("object "+o.Hash.String(), dag.Sum(o.Data), "", "", "") }
+	name := func(o *Object) { add(ProofObject+o.Hash.String(), dag.Sum(o.Data), "", "", "") }
 	for i := range b.Redact.Objects {
 		name(&b.Redact.Objects[i])
 	}

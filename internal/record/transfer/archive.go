@@ -26,7 +26,7 @@ const (
 	maxIndexFile  = 64 << 20
 	maxEventsFile = 256 << 20
 	maxNode       = 8 << 20
-	maxRows       = 100_000 // of a kind
+	MaxRows       = 100_000 // of a kind
 	maxJournal    = 1 << 20 // events
 )
 
@@ -139,7 +139,7 @@ func list[T any](u *unpacker, name string, most int, do func(T) error) error {
 }
 
 // rows is list for rows.
-func rows[T any](u *unpacker, name string, do func(T) error) error { return list(u, name, maxRows, do) }
+func rows[T any](u *unpacker, name string, do func(T) error) error { return list(u, name, MaxRows, do) }
 
 // List calls do with each item of a JSON list, which has at most some. It holds one at a time: many items need far
 // fewer bytes in a file than in memory. Errors of do are returned as they are.

@@ -300,7 +300,7 @@ func (l *logCheck) explain() {
 		out = out[n:]
 	}
 	for at, digest := range l.altered {
-		if l.allowed[fmt.Sprint(proofEvent, at)] != digest {
+		if l.allowed[fmt.Sprint(store.ProofEvent, at)] != digest {
 			l.rewritten(at, "entry %d was changed, and no entry says so", at)
 		}
 	}

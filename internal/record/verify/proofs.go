@@ -10,12 +10,6 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// What proofs say of other things than rows begins with these words, see [store.Proof].
-const (
-	proofEvent  = "event "
-	proofObject = "object "
-)
-
 // proofs are what events say of rows.
 type proofs struct {
 	before int64 // the last position before the rows were read
@@ -60,7 +54,7 @@ func (p *proofs) read(ctx context.Context, s store.Journal, task string) error {
 			p.whole[e.Task] = true
 		}
 		for row, is := range said {
-			if strings.HasPrefix(row, proofEvent) || strings.HasPrefix(row, proofObject) { // see checkLog, checkRedacted
+			if strings.HasPrefix(row, store.ProofEvent) || strings.HasPrefix(row, store.ProofObject) { // see checkLog, checkRedacted
 				continue
 			}
 			switch was := p.rows[row]; {

@@ -23,7 +23,7 @@ func (c *check) readRedactions(ctx context.Context) error {
 	c.said = redactions{gates: map[string][]dag.Hash{}, kept: map[string][]dag.Hash{}}
 	for _, e := range events {
 		for what, is := range store.ReadProof(e.Proof) {
-			if object, ok := strings.CutPrefix(what, proofObject); ok {
+			if object, ok := strings.CutPrefix(what, store.ProofObject); ok {
 				c.said.kept[object] = append(c.said.kept[object], is)
 			}
 		}

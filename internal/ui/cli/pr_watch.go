@@ -122,7 +122,8 @@ func (p *watch) rounds(ctx context.Context) (list []forge.Round, err error) {
 		}
 		if r.State == forge.Done {
 			c, err := p.pub.Change(ctx, row)
-			if r.Commit, r.Settled = c.Has, errors.Is(err, forge.ErrNoChange); err == nil {
+			r.Commit, r.Settled = c.Has, errors.Is(err, forge.ErrNoChange)
+			if err == nil {
 				r.Settled, err = p.pub.Settled(ctx, c)
 			}
 			if err != nil && !r.Settled {

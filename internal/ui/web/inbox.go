@@ -56,11 +56,12 @@ const stoppedGroup = "Stopped"
 
 // Dismiss returns the tasks of the group that can be dismissed, separated by spaces.
 func (g inboxGroup) Dismiss() string {
+	if g.Name != stoppedGroup {
+		return ""
+	}
 	var ids []string
 	for _, i := range g.Items {
-		if g.Name == stoppedGroup {
-			ids = append(ids, i.Key)
-		}
+		ids = append(ids, i.Key)
 	}
 	return strings.Join(ids, " ")
 }
